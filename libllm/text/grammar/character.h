@@ -1,4 +1,4 @@
-/* character.h: decodes one UTF-8 character byte by byte, since a token can end in the middle of a character. Pure. */
+/* character.h: decodes one UTF-8 character byte by byte, since a token can end in the middle of a character. */
 #ifndef LLM_CHARACTER_H
 #define LLM_CHARACTER_H
 
@@ -30,8 +30,9 @@ struct character {
         return true;
     }
 
-    /* The smallest and the largest character that this incomplete character can become. After a first byte without
-     * value bits (0xe0, 0xf0) the smallest character is not 0, because small characters have shorter encodings. */
+    /* The smallest and the largest character that this incomplete character can become. After a first byte that
+     * contributes no bits to the value (0xe0, 0xf0), the smallest character is not 0, because small characters have
+     * shorter encodings. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

@@ -1,6 +1,6 @@
 /* grammar.cpp: parses GBNF. Groups are parsed by recursion of limited depth. Repetitions are written out, as in
- * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. `weight` limits the product before anything
- * is written. */
+ * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. This product (`weight`) is checked against a
+ * limit before anything is written. */
 #include "text/grammar/grammar.h"
 
 #include <algorithm>
@@ -47,7 +47,8 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* elements of the rule that is being parsed, after the elements of the groups around it */
+    sequence unfinished; /* elements of the innermost rule or group that is being parsed, after those of the groups and
+                          * the rule around it */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -289,8 +290,8 @@ class reader {
         add(to, token);
     }
 
-    /* Repeats the item that begins at `item`. `weight` is the number of rules in the item, including its
-     * repetitions. */
+    /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules in the
+     * item, including its repetitions. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
@@ -321,8 +322,9 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Appends 0 to n units: n rules, each of which is empty or the unit and the previous rule. If `is_endless`, appends
-     * one rule that ends with itself. */
+    /* Appends 0 to n repetitions of `unit`, for which n rules are made: each matches either nothing, or the unit and
+     * then the previous rule. If `is_endless`, makes only one rule, which matches either nothing, or the unit and then
+     * itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
         uint32_t before = 0;
@@ -442,8 +444,8 @@ class reader {
 
 /* ---- left recursion: a rule that can begin with itself (a ::= a "x" | "y") would be expanded forever ---- */
 
-/* Finds the rules that match the empty text. Such a rule has an alternative that consists only of rules that match the
- * empty text, so the search repeats until nothing changes. */
+/* Finds the rules that match the empty string. Such a rule has an alternative that consists only of rules that match
+ * the empty string, so the search repeats until nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -469,16 +471,16 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule with which another rule can begin. A beginning is harmless if the rule is also the last element of the other
- * rule, after elements that can be empty, because the rule then replaces the other rule on the stack
- * (grammar_walk::advanced), and the walk stops at a stack that it knows. (a? b?)+ is such a rule; llama.cpp's
- * converters write them for tool calls. */
+/* A rule with which another rule, the outer rule, can begin. This is harmless if the rule is also the last element of
+ * its alternative, after elements that can be empty. It then replaces the outer rule on the stack
+ * (grammar_walk::advanced), and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a rule;
+ * llama.cpp's converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
 };
 
-/* The beginnings of all rules. The beginnings of one rule are adjacent. */
+/* For each rule, the rules with which it can begin. The beginnings of one rule are adjacent in `all`. */
 struct graph {
     std::vector<beginning> all;
     std::vector<size_t> ends; /* end of each rule's beginnings in `all` */
@@ -522,15 +524,15 @@ graph turned_around(const graph &forth)
     std::partial_sum(back.ends.begin(), back.ends.end(), back.ends.begin());
     for (uint32_t rule = 0; rule < n; rule++) {
         for (size_t i = forth.begin(rule); i < forth.ends[rule]; i++) {
-            /* moves each end from the beginning to the end of its range */
+            /* afterwards ends[r] is the end of the range of rule r */
             back.all[back.ends[forth.all[i].rule]++] = {rule, true};
         }
     }
     return back;
 }
 
-/* Marks the unmarked rules that can be reached from `first`, and appends these rules to `order`, the deepest first.
- * Uses no recursion, since the depth can equal the number of rules. */
+/* Marks the unmarked rules that can be reached from `first`, and appends them to `order`, the deepest first
+ * (post-order). Uses no recursion, since the depth can equal the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {

@@ -1,6 +1,7 @@
-/* grammar.h: a compiled grammar in GBNF, llama.cpp's language. Immutable after `read`. Any thread. Grammars come from
- * clients, so `read` refuses everything that could grow without limit or recurse forever. llama.cpp's own parser and
- * matcher abort, recurse or grow in these cases, which would end the process and all its other requests. */
+/* grammar.h: a compiled grammar. Grammars are written in GBNF, the language of llama.cpp. A grammar is immutable after
+ * `read`, so any thread can use it. Grammars come from clients, so `read` refuses everything that could grow without
+ * limit or recurse forever. llama.cpp's own parser and matcher abort, recurse or grow in these cases, which would end
+ * the process and all its other requests. */
 #ifndef LLM_GRAMMAR_H
 #define LLM_GRAMMAR_H
 
@@ -30,11 +31,11 @@ struct grammar_element {
         END,       /* end of a rule */
         ALTERNATE, /* end of one alternative, after which another alternative follows */
         RULE,      /* value: number of the rule */
-        CHARACTER, /* matches the ranges [value, value + n) */
+        CHARACTER, /* matches the characters in ranges[value] to ranges[value + n - 1] */
         TOKEN,     /* value: token id */
     };
     kind is;
-    bool is_negated; /* matches all other characters or tokens */
+    bool is_negated; /* if true, matches all other characters or tokens */
     uint32_t value, n;
 
     bool ends_sequence() const

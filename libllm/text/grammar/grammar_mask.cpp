@@ -1,16 +1,17 @@
-/* grammar_mask.cpp: finds the tokens that can come next, by walking through the tree of the vocabulary. A token is
- * allowed if the grammar allows its whole text. The tree makes each shared beginning one step: if "st" is not allowed,
- * the thousands of tokens below it are skipped.
+/* grammar_mask.cpp: finds the tokens that can come next, by walking through the prefix tree of the vocabulary
+ * (vocabulary_trie.h). A token is allowed if the grammar allows its whole text. In the tree, a beginning that many
+ * tokens share is checked only once: if "st" is not allowed, the thousands of tokens that begin with "st" are skipped.
  *
  * Shared beginnings do not help if most tokens are allowed: in a JSON string nearly all 150,000 tokens are allowed, and
  * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if all its characters
- * lead to the place to which letters lead (skip). llama.cpp checks each token by itself.
+ * lead to the same place (set of parser stacks, grammar_walk.h) as letters do; see the function skip. llama.cpp checks
+ * each token separately.
  *
- * Runs on the thread that samples, since the mask is part of every pick. */
+ * The mask is computed on the thread that samples, since it is needed for every token that is picked. */
 
 #include "text/grammar/grammar_walk.h"
 
-/* Adds the tokens that the grammar names, or for a negated name all other tokens. */
+/* Adds the tokens that the grammar names directly (<name>). For a negated name (!<name>), adds all other tokens. */
 void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
 {
     for (const uint32_t id : places[now.at].stacks) {
@@ -29,7 +30,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* Returns the ASCII characters that lead from `from` to `to`. */
+/* Returns the ASCII characters that lead from the place `from` to the place `to`. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -50,7 +51,8 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place to which letters lead, if all characters of the branch lead to this place; otherwise NONE. */
+/* Returns the place to which letters lead, if all characters of the branch of the tree lead to the same place.
+ * Otherwise returns NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -63,7 +65,7 @@ grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie
     return do_all ? r.to : NONE;
 }
 
-/* Returns whether no character of the branch is allowed. */
+/* Returns whether the grammar allows none of the branch's characters at the place `from`. */
 bool grammar_walk::leads_nowhere(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].nowhere.to == UNKNOWN) {
@@ -82,14 +84,16 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* Decides about all tokens below `top` without visiting them, if their characters lead from place to place as letters
- * do, because then only the length of a text matters. Returns false if each token must be visited.
+/* Decides which tokens below the tree node `top` are allowed, without visiting each of them. This is possible if all
+ * their characters lead from place to place as letters do, because then only the length of a token's text matters.
+ * Returns false if the tokens must be visited.
  *
- * n counts the steps that letters can take. In a JSON string a letter leads back to the same place, so n is set to the
- * length of the longest text, and all tokens are allowed. In a string that has room for 3 more characters, letters lead
- * through 3 places and then nowhere: tokens of up to 3 characters (n_before of them above `top`) are allowed. If
- * letters end after n steps but another character of the branch can continue, length alone does not decide. A character
- * that is cut off at the end of a token counts as a step. */
+ * n is the number of letters that the grammar allows from here. In a JSON string a letter leads back to the same place,
+ * so n is set to the length of the longest text, and all tokens are allowed. If only 3 more characters fit into the
+ * string, letters lead through 3 places and then nowhere, so tokens with up to 3 characters from `top` on are allowed
+ * (n_before is the number of their characters above `top`). If no letter is allowed after n steps, but another
+ * character of the branch is, length alone does not decide. A character that is cut off at the end of a token counts as
+ * a step. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -115,7 +119,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* Does the same as take_byte, but finds steps that were taken before, which are most steps, in a table. */
+/* Does the same as take_byte, but looks up steps that were taken before in a table. Most steps are of this kind. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];
@@ -126,12 +130,12 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Finds the tokens whose texts are allowed, in ascending order of the tree. path[d] is the point after d bytes, so that
- * returning to a node's parent costs nothing. */
+/* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the walk's position after d
+ * bytes of a text, so that returning to a node's parent costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
-    std::vector<point> path(trie->depth_max + 1u, now); /* points by depth */
+    std::vector<point> path(trie->depth_max + 1u, now); /* positions of the walk, by depth in the tree */
     for (size_t i = 0; i + 1 < nodes.size();) {
         const vocabulary_trie::node &node = nodes[i];
         point p = path[node.depth - 1u];

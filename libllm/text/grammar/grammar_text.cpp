@@ -11,7 +11,7 @@ bool is_of_name(char c)
     return isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
 }
 
-/* Returns the end of the part that begins at text[at] and ends with an unescaped `close`. */
+/* Returns the position after the piece of GBNF that begins at text[at] and ends with the first unescaped `close`. */
 size_t end_of(const std::string &text, size_t at, char close)
 {
     for (at++; at < text.size() && text[at] != close; at++) {
@@ -20,8 +20,8 @@ size_t end_of(const std::string &text, size_t at, char close)
     return at < text.size() ? at + 1 : text.size();
 }
 
-/* Returns the end of the part at text[at], which is not a name but a text, set, token, count, comment or single
- * character. */
+/* Returns the position after the piece of GBNF that begins at text[at]. The piece is not a name, but a literal, set,
+ * token, count, comment or single character. */
 size_t end_of_other(const std::string &text, size_t at)
 {
     switch (text[at]) {
@@ -45,8 +45,8 @@ std::string replaced(std::string text, const std::string &what, const std::strin
     return text;
 }
 
-/* Returns the right side of a rule as [begin, end) of the text, with begin equal to end if the rule does not exist.
- * llama.cpp writes each rule on one line. */
+/* Returns where the right side of a rule is in the grammar, as [begin, end). If the rule does not exist, begin equals
+ * end. Each rule is on one line, as llama.cpp writes it. */
 std::pair<size_t, size_t> rule_of(const std::string &grammar, const std::string &name)
 {
     const std::string head = name + " ::= ";

@@ -5,7 +5,7 @@
 
 namespace {
 
-/* most stacks that one call examines, which takes a fraction of a second */
+/* most stacks that one call examines; examining them takes a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
@@ -42,9 +42,9 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
-/* Returns the number of the stack with this element on top. Each stack exists once, so two derivations that arrive at
- * the same stack continue as one derivation. Otherwise ambiguous grammars would double their stacks with every
- * character. */
+/* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once, so two
+ * derivations that arrive at the same stack continue as one. Otherwise ambiguous grammars would double their stacks
+ * with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
@@ -58,15 +58,16 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* Returns the stack that follows when the top element has been matched. At the end of a sequence this is the existing
- * stack below, because a rule that ends with itself (a list, a text) would otherwise grow its stack with each item. */
+/* Returns the stack that remains after the top element has been matched. If this was the last element of an
+ * alternative, the result is the existing stack below it. Otherwise a rule that ends with itself (a list, a string)
+ * would make its stack higher with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
     return rules.elements[s.element + 1].ends_sequence() ? s.below : pushed(s.element + 1, s.below);
 }
 
-/* Adds a stack for each alternative of the rule, on top of `below`, which follows the rule. */
+/* Adds to `todo` one stack for each alternative of the rule. The stack `below` has what follows the rule. */
 void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32_t> &todo)
 {
     for (uint32_t i = rules.rules[rule];; i++) {
@@ -81,9 +82,9 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Expands the rules on top of stacks until each stack has a character, a token or nothing on top. `seen` ensures that
- * each stack is expanded once, because alternatives often lead to the same stack, and a repetition of an element that
- * can be empty leads back to its own stack. */
+/* Expands the rules on top of the stacks in `todo`, until each stack has a character, a token or nothing on top, and
+ * adds these stacks to `found`. `seen` ensures that each stack is expanded once: alternatives often lead to the same
+ * stack, and a repetition of an element that can be empty leads back to its own stack. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -103,7 +104,8 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
-/* Returns the number of the place with these stacks, from which duplicates are removed, or NONE if `found` is empty. */
+/* Returns the number of the place (set of stacks) that consists of the stacks in `found`, which has no duplicates.
+ * Returns NONE if `found` is empty. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
     if (found.empty()) {
@@ -135,7 +137,7 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-/* Computes the place after a character, for a way that no character has taken before. */
+/* Computes the place to which a character leads, for a step that was not taken before. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -150,8 +152,9 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
-/* Divides all characters into ways, at the bounds of all sets on top of a stack, so that every set contains either all
- * characters of a way or none. The end of ASCII is an additional bound, because ASCII characters have a table. */
+/* Divides all characters into ways, that is ranges of characters that lead to the same place. The bounds are those of
+ * all character sets on top of the place's stacks, so that each set contains either all characters of a way or none.
+ * The end of ASCII is an additional bound, because there is a table for ASCII characters. */
 void grammar_walk::find_ways(place from)
 {
     std::vector<uint32_t> lows = {0, ASCII};
@@ -176,7 +179,8 @@ void grammar_walk::find_ways(place from)
     }
 }
 
-/* Accesses `places` by index after each step, because a step can add places and move the vector. */
+/* Returns the place to which the way with this number leads. `places` is accessed by index again after the step,
+ * because a step can add places and so move the vector. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -212,7 +216,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Returns whether all characters from `low` to `high` lead to the place `to`. */
+/* Returns whether all characters from `low` to `high` lead from the place `from` to the place `to`. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -224,8 +228,9 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
     return true;
 }
 
-/* Advances by one byte of a token, which can end in the middle of a character. Returns false if the grammar allows no
- * text with this byte at this point. */
+/* Advances the position `p` by one byte of a token. A token can end in the middle of a character, so `p` also stores an
+ * incomplete character. Returns false if the byte is not valid UTF-8 here, or completes a character that the grammar
+ * does not allow. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (!p.begun.take(byte)) {
@@ -237,15 +242,16 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Returns whether an incomplete character can become an allowed character. If the character cannot, the answer could
- * not continue, because no token could complete the character. */
+/* Returns whether the answer can continue from the position `p`. If `p` has an incomplete character, it must be able to
+ * become a character that the grammar allows; otherwise no token could complete it. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the point after a token: the stacks that follow if its text is matched, and the stacks that follow if an
- * element names the token. Stacks of both kinds exist if a grammar allows any text or a certain token. */
+/* Returns the position after a token. It has the stacks that follow if the token's text is matched, and the stacks that
+ * follow if a grammar element names the token itself. A grammar that allows any text or a certain token has stacks of
+ * both kinds. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -301,8 +307,9 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Removes all stacks except those of the current place, which get new numbers. Otherwise a long answer would keep every
- * place that it has visited. May only be called between tokens, because the call invalidates all numbers. */
+/* Removes all stacks and places except the current place and its stacks, which get new numbers. Otherwise the walk of a
+ * long answer would keep every place that the answer has visited. May only be called between tokens, because all other
+ * numbers of stacks and places become invalid. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

@@ -1,6 +1,6 @@
-/* lark_grammar.cpp: parses a definition from beginning to end and writes each rule in turn. Groups are parsed by
- * recursion of limited depth. The error about an unknown construct names the construct. A grammar that is enforced only
- * in part would allow answers that the client's own parser rejects. */
+/* lark_grammar.cpp: parses a Lark grammar from beginning to end and writes each rule in turn. Groups are parsed by
+ * recursion of limited depth. An unknown construct is an error that names the construct. If it were ignored instead,
+ * the model could write answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>
@@ -63,7 +63,7 @@ std::string rule_name(std::string name)
     return "l-" + name;
 }
 
-/* Returns the characters of a text in UTF-8. */
+/* Decodes a UTF-8 text into characters. */
 std::vector<uint32_t> characters_of(const std::string &text)
 {
     std::vector<uint32_t> out;
@@ -78,12 +78,12 @@ std::vector<uint32_t> characters_of(const std::string &text)
     return out;
 }
 
-/* Parses one definition, adds its rules to `rules`, and adds the names that the rules use to `used`. */
+/* Parses one Lark grammar (`text`). Its rules are added to `rules`, and all names that these rules use to `used`. */
 class lark_reader {
   public:
     std::map<std::string, std::string> rules; /* GBNF by name */
     std::set<std::string> used;
-    std::map<std::string, std::string> imported; /* name in the library, by name in the definition */
+    std::map<std::string, std::string> imported; /* name in Lark's library, by name in the grammar */
 
     lark_reader(const std::string &source, regex_of where) : text(source), in(where) {}
 
@@ -241,7 +241,8 @@ class lark_reader {
 
     void read_rule()
     {
-        while (take("?") || take("!")) { /* ? and ! before a name concern Lark's syntax trees and change no text */
+        while (take("?") || take("!")) { /* ? and ! before a name concern only Lark's syntax trees, not what is
+                                          * matched */
         }
         const std::string name = read_name();
         if (isdigit(static_cast<unsigned char>(name[0]))) {
@@ -260,8 +261,8 @@ class lark_reader {
         define(name, alternatives(0));
     }
 
-    /* Returns whether another alternative follows. The | before the alternative can be on the next line. In a group,
-     * every part can be on the next line. */
+    /* Returns whether another alternative follows. The | before the alternative can be on the next line. Inside a
+     * group, every part of an alternative can be on the next line. */
     bool goes_on(size_t depth)
     {
         const size_t before = at;
@@ -300,8 +301,9 @@ class lark_reader {
         return out.empty() ? " \"\"" : out;
     }
 
-    /* Returns one item as GBNF. In Lark, [x] is x or nothing. The definition of a name can follow its use, so `used` is
-     * compared with `rules` at the end. */
+    /* Parses one item (a group, a literal, an expression or a name) and returns it as GBNF. In Lark, [x] is x or
+     * nothing. A name can be used before its definition, so names in `used` without a definition are found only at the
+     * end. */
     std::string item(size_t depth)
     {
         if (take("(")) {
@@ -402,7 +404,7 @@ class lark_reader {
         return out;
     }
 
-    /* Returns a text, a range ("a".."z") or a case-insensitive text ("select"i). */
+    /* Parses a string literal, a range ("a".."z") or a case-insensitive literal ("select"i), and returns it as GBNF. */
     std::string literal()
     {
         const std::string value = read_text();
@@ -429,7 +431,7 @@ class lark_reader {
         return out;
     }
 
-    /* Returns a text whose ASCII letters match in both cases. */
+    /* Returns GBNF that matches the text with its ASCII letters in upper or lower case. */
     std::string in_any_case(const std::string &value) const
     {
         std::string out = "(\"\"";
@@ -459,8 +461,8 @@ class lark_reader {
     }
 };
 
-/* Adds the imported terminals and the library terminals that they use. A rule of the definition replaces a library
- * terminal of the same name. */
+/* Adds the imported terminals, and the other library terminals that they use. If the grammar defines a rule with the
+ * name of a library terminal, the grammar's rule is used. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());

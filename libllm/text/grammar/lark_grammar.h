@@ -1,4 +1,4 @@
-/* lark_grammar.h: translates a grammar of Lark (a parser for Python) into GBNF. Pure. */
+/* lark_grammar.h: translates a grammar of Lark (a parser for Python) into GBNF. The function is pure. */
 #ifndef LLM_LARK_GRAMMAR_H
 #define LLM_LARK_GRAMMAR_H
 
@@ -6,10 +6,11 @@
 
 #include "text/grammar/regex_grammar.h"
 
-/* Returns a grammar of the texts that the rule `start` matches, for JSON_STRING between quotes and with escapes as in
- * regex_grammar. Supported: rules, terminals, texts, expressions, ranges, groups, repetitions, aliases, priorities
- * (which change no text), and imports from `common`. Throws grammar_beyond, which names the construct, for anything
- * else (%ignore, templates, flags), and grammar_fault if the definition is not a Lark grammar. */
+/* Returns a GBNF grammar of the texts that the rule `start` matches. For JSON_STRING, these texts are written as JSON
+ * strings, with quotes, and with escapes as in regex_grammar. Supported are rules, terminals, string literals, regular
+ * expressions, ranges, groups, repetitions, aliases, priorities (aliases and priorities do not change which texts
+ * match), and imports from `common`. For anything else (%ignore, templates, flags), throws grammar_beyond, whose
+ * message names the construct. Throws grammar_fault if the definition is not a Lark grammar. */
 std::string lark_grammar(const std::string &definition, regex_of where);
 
 #endif

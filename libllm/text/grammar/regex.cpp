@@ -1,5 +1,5 @@
-/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs, because an expression
- * that is understood only in part would allow texts that the client's own check then rejects. */
+/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs: if they were ignored,
+ * the grammar would allow texts that the client's own check of the expression then rejects. */
 #include "text/grammar/regex.h"
 
 #include <algorithm>
@@ -95,7 +95,8 @@ class parser {
     }
 
     /* Parses an escape after its backslash. An unknown escape of a letter or digit is refused, because it has a special
-     * meaning in some dialect (\b, \1, \p), so that the plain character would change the expression. */
+     * meaning in some dialect (\b, \1, \p). Reading it as the plain character would change what the expression
+     * matches. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -190,8 +191,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
-    /* Skips the part of a group that only says whether, and under which name, the group is captured. Any other group
-     * that begins with ? is a condition (look-ahead, look-behind), which no tree can express. */
+    /* Skips ?: or ?<name> at the start of a group, which only say whether, and under which name, the group is captured.
+     * Any other group that begins with ? is a look-ahead or look-behind, which the tree cannot express. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
@@ -290,8 +291,8 @@ class parser {
         return out;
     }
 
-    /* Parses alternatives up to the end or the closing parenthesis. Returns only the sequence if there is one
-     * alternative. */
+    /* Parses alternatives up to the end of the expression or the closing parenthesis. If there is only one alternative,
+     * returns this sequence itself. */
     regex_part alternatives(size_t depth)
     {
         regex_part all;

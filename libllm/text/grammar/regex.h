@@ -1,5 +1,6 @@
-/* regex.h: parses a regular expression of ECMA-262 into a tree. The tree is used for whole-answer expressions
- * (regex_grammar), terminals of Lark grammars, and `pattern` in schemas (schema/regex_automaton). Pure. */
+/* regex.h: parses a regular expression of ECMA-262 into a tree. The tree is used for expressions that a whole answer
+ * must match (regex_grammar), for terminals of Lark grammars, and for `pattern` in schemas (schema/regex_automaton).
+ * The functions are pure. */
 #ifndef LLM_REGEX_H
 #define LLM_REGEX_H
 
@@ -18,11 +19,11 @@ struct regex_part {
     enum kind { SET, SEQUENCE, EITHER, REPEATED } is = SEQUENCE; /* a SEQUENCE without parts matches the empty text */
     character_set set;
     std::vector<regex_part> parts;
-    uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if any number is allowed */
+    uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if there is no upper limit */
 };
 
-/* Throws grammar_beyond for parts that no grammar can enforce (back references, word boundaries, look-around), and
- * grammar_fault for a malformed expression. */
+/* Parses an expression. Throws grammar_fault if it is malformed, and grammar_beyond if it has parts that no grammar can
+ * enforce (back references, word boundaries, look-around). */
 regex_part regex_read(const std::string &expression);
 
 [[noreturn]] void regex_refuse(const std::string &what); /* throws grammar_beyond */

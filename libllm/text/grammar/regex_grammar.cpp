@@ -44,7 +44,7 @@ std::string set_text(const character_set &set)
     return out + "]";
 }
 
-/* Removes ^ at the beginning and $ at the end, because the whole text must match anyway. */
+/* Removes ^ at the beginning and $ at the end of the expression, because it must match the whole text anyway. */
 void drop_anchors(regex_part &p, bool is_first, bool is_last)
 {
     const auto is = [](const regex_part &one, uint32_t anchor) {
@@ -80,7 +80,7 @@ std::string joined(const regex_part &p, regex_of where, const char *between)
     return out;
 }
 
-/* Returns GBNF for a part of the expression, as one or several elements. Refuses an anchor in the middle, because GBNF
+/* Returns GBNF for a part of the expression, as one or several elements. Refuses ^ and $ in the middle, because GBNF
  * cannot express "the text begins here". */
 std::string rule_of(const regex_part &p, regex_of where)
 {
@@ -140,8 +140,8 @@ std::string grammar_set(character_set set, regex_of where)
     return "(" + set_text(plain) + " | " + escapes + ")";
 }
 
-/* The first byte gives the number of following bytes: 0xc0, 0xe0 and 0xf0 mean one, two and three, with six bits
- * each. */
+/* Encodes a character in UTF-8. The first byte gives the number of following bytes: 0xc0, 0xe0 and 0xf0 mean one, two
+ * and three, with six bits each. */
 std::string utf8_of(uint32_t c)
 {
     const int n = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

@@ -1,4 +1,5 @@
-/* regex_grammar.h: translates a regular expression that must match a whole text into a rule in GBNF. Pure. */
+/* regex_grammar.h: translates a regular expression into GBNF, so that the expression must match the whole text. The
+ * functions are pure. */
 #ifndef LLM_REGEX_GRAMMAR_H
 #define LLM_REGEX_GRAMMAR_H
 
@@ -9,10 +10,10 @@
 
 enum class regex_of { TEXT, JSON_STRING };
 
-/* Returns the right side of a rule. With JSON_STRING, the rule is for the text between the quotes of a JSON string,
- * where some characters must be escaped. Characters with a short escape (\n) are written with it; control characters
- * without a short escape are left out of sets. Throws grammar_beyond, which names the part that cannot be expressed,
- * and grammar_fault for a malformed expression. */
+/* Returns the expression as the right side of a GBNF rule. With JSON_STRING, the rule matches the text as it is written
+ * between the quotes of a JSON string, where some characters must be escaped. Characters with a short escape (\n) are
+ * written with it. Control characters without a short escape are left out of character sets. Throws grammar_fault for a
+ * malformed expression, and grammar_beyond, whose message names the part that cannot be expressed. */
 std::string regex_grammar(const std::string &expression, regex_of where);
 
 /* Returns GBNF that matches one of these characters, or "" if none of them can be written. */

@@ -1,4 +1,4 @@
-/* token_set.h: a set of tokens with one bit per token of the vocabulary. One thread at a time. */
+/* token_set.h: a set of tokens with one bit per token of the vocabulary. Only one thread at a time can use a set. */
 #ifndef LLM_TOKEN_SET_H
 #define LLM_TOKEN_SET_H
 

@@ -54,7 +54,7 @@ constexpr char LONG_NAMES[][2][24] = {
 
 bool is_in(const char (&category)[3], const std::string &name)
 {
-    if (std::string("Cs") == category) { /* halves of surrogate pairs, which no text contains */
+    if (std::string("Cs") == category) { /* halves of surrogate pairs, which UTF-8 text never contains */
         return false;
     }
     const bool is_cased = category[0] == 'L' && (category[1] == 'u' || category[1] == 'l' || category[1] == 't');

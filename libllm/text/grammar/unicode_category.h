@@ -1,4 +1,4 @@
-/* unicode_category.h: the general categories of Unicode, for \p{...} in regular expressions. Pure. */
+/* unicode_category.h: the general categories of Unicode, for \p{...} in regular expressions. The function is pure. */
 #ifndef LLM_UNICODE_CATEGORY_H
 #define LLM_UNICODE_CATEGORY_H
 
@@ -6,8 +6,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* `name` is a category (Lu, Uppercase_Letter) or a group of categories (L, Letter). Returns false for other names, such
- * as the names of scripts. */
+/* Stores in `out` the characters of a category (Lu, Uppercase_Letter) or of a group of categories (L, Letter). Returns
+ * false for other names, such as the names of scripts. */
 bool unicode_category(const std::string &name, character_set &out);
 
 #endif

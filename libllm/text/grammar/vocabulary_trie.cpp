@@ -1,5 +1,5 @@
-/* vocabulary_trie.cpp: builds the tree. The tokens are sorted by text, so that tokens with the same beginning are
- * neighbors, and the tree grows by one path at a time. */
+/* vocabulary_trie.cpp: builds the prefix tree of a vocabulary. The tokens are sorted by text, so that tokens with the
+ * same beginning are neighbors, and the tree grows by one path at a time. */
 #include "text/grammar/vocabulary_trie.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Builds the tree from texts in ascending order, so that only the path to the last text can still change. Entering a
- * byte adds a node. Leaving a node merges the characters below it into its parent's. */
+/* Builds the tree from texts in ascending order, so that only the path to the last text can still change. `enter` adds
+ * a node for a byte. `leave` merges the characters below a node into those of its parent. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -90,7 +90,7 @@ class builder {
         return byte >> 6 != 2;
     }
 
-    /* Returns the number of characters that begin in the path. */
+    /* Returns the number of characters that begin in the bytes of the path. */
     uint16_t n_begun() const
     {
         if (path.empty()) {
@@ -111,9 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Leaves all nodes of the path except the first `n_stay`. Everything below the left nodes is then known, so each of
-     * these nodes gets its `after` and its branch. The mask allows a branch as a whole if the grammar accepts all its
-     * characters, so the characters are merged here, from the leaves up, once per model. */
+    /* Removes all nodes from the path except the first `n_stay`. Everything below the removed nodes is known by now, so
+     * each of them gets its `after` and its branch. A grammar's mask allows a branch as a whole if the grammar accepts
+     * all its characters. For this purpose the characters are merged here, from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
@@ -142,9 +142,9 @@ class builder {
         }
     }
 
-    /* Records the characters of a text for each node on its path, starting at the node's byte. A branch below the first
-     * byte of a character begins in the middle of this character, so the branch's bytes are not text. ASCII characters
-     * are recorded when a byte is entered, so that ASCII texts are not scanned again for each of their bytes. */
+    /* For each node on the path of a text, records the text's characters from the node's byte on. If the node's byte is
+     * in the middle of a character, the bytes from there on are not UTF-8, and is_text becomes false. ASCII characters
+     * are recorded by `enter`, so that ASCII texts are not scanned again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* The kept tree is recognized by the model's identity and not by its address, since another model can later have the
- * same address. Only the last tree is kept. */
+/* Only the last tree is kept. Whether it belongs to the model is decided by the model's identity and not by its
+ * address, since another model can later have the same address. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

@@ -1,6 +1,7 @@
-/* vocabulary_trie.h: the texts of a model's tokens as a tree, for grammar_mask.cpp. The nodes are one array in
- * depth-first order: a node's first child comes right after the node, and `after` skips the node's subtree. Control
- * tokens and tokens without a text are left out. Immutable. Any thread. */
+/* vocabulary_trie.h: the texts of a model's tokens as a prefix tree with one node per byte, for grammar_mask.cpp. The
+ * nodes are one array in depth-first order: a node's first child comes right after the node, and `after` is the index
+ * of the first node after its subtree. Control tokens and tokens without a text are left out. A finished tree is
+ * immutable, so any thread can use it. */
 #ifndef LLM_VOCABULARY_TRIE_H
 #define LLM_VOCABULARY_TRIE_H
 
@@ -17,19 +18,19 @@ struct vocabulary_trie {
         uint8_t byte;
         uint16_t depth;        /* number of bytes from the root */
         uint32_t after;        /* index of the next node outside this node's subtree */
-        uint32_t tokens_begin; /* index of the first token that ends at this node; the next node's tokens_begin is one
-                                * after the last */
-        uint32_t branch;       /* index of `branches`; 0 if the node has none, because a branch of fewer than 8 tokens
+        uint32_t tokens_begin; /* index in `tokens` of the first token that ends at this node; the node's tokens end
+                                * before the next node's tokens_begin */
+        uint32_t branch;       /* index in `branches`; 0 if the node has none, because a branch of fewer than 8 tokens
                                 * saves no time */
     };
-    /* The characters of all texts below a node, from the node's own byte on. */
+    /* A summary of the texts of all tokens below a node: their characters, from the node's own byte on. */
     struct branch {
-        uint64_t ascii[2];     /* the ASCII characters of the branch */
-        uint32_t low, high;    /* bounds of the other characters, and of the characters that a cut-off character can
-                                * become; 0 if there are none */
+        uint64_t ascii[2];     /* the ASCII characters, one bit each */
+        uint32_t low, high;    /* smallest and largest of the other characters, including those that a cut-off character
+                                * can become; 0 if none */
         uint16_t n_characters; /* number of characters of the longest text; a cut-off character counts as one */
         uint16_t n_before;     /* number of characters that begin above the node */
-        bool is_text;          /* the bytes are UTF-8, except that the last character can be cut off */
+        bool is_text;          /* true if the bytes are UTF-8, where only the last character can be cut off */
     };
     std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
                               * last node */
@@ -41,7 +42,8 @@ struct vocabulary_trie {
     uint16_t depth_max = 0;
 
     /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred
-     * milliseconds for a large vocabulary. Any thread; while one thread builds the tree, other callers wait. */
+     * milliseconds for a large vocabulary. Any thread can call this function. While one thread builds the tree, other
+     * callers wait. */
     static std::shared_ptr<const vocabulary_trie> of(const model *m);
 };
 
