@@ -13,16 +13,16 @@ namespace {
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 
-/* Most comparisons in all texts and all attempts together, which take about a second. A request is parsed again in each
- * attempt, of which the templates of llama.cpp take up to 9. */
+/* Most comparisons of member names while the JSON texts of a request are parsed. They take about a second. Each attempt
+ * to render the request parses the texts again, and the templates of llama.cpp take up to 9 attempts. */
 constexpr uint64_t COMPARISONS_MAX = 12 * JSON_COMPARISONS_MAX;
 
 constexpr uint32_t LINKS_MAX = 20'000;
 constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values; requests nest at most half as deep */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
-constexpr uint64_t CLOCK_EVERY = 256; /* number of steps between two looks at the clock */
+constexpr uint64_t CLOCK_EVERY = 256; /* number of steps after which the processor time is checked */
 
-/* Half of the stack is for the template's own recursion, which is stopped when it exceeds this half. The rest is for
+/* Half of the stack is for recursion of the template, which is stopped when it exceeds this half. The rest is for
  * destructors of chains of values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep
  * these chains short enough. */
 constexpr size_t STACK_BYTES = 32 << 20, RECURSION_BYTES = 16 << 20;
@@ -138,7 +138,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     }
     if (const auto *function = dynamic_cast<const jinja::value_func_t *>(one)) {
         if (forbidden != nullptr &&
-            function->name == "caller") { /* a caller contains all variables, perhaps also `forbidden` */
+            function->name == "caller") { /* the function `caller` holds all variables, perhaps also `forbidden` */
             refuse("the chat template keeps a caller");
         }
         return;

@@ -1,14 +1,14 @@
-/* chat_budget.h: the limits of all renderings of one request together. A chat template is a program in a model file of
- * unknown origin, so it can loop forever, recurse without end, or build texts of gigabytes. The interpreter of
- * templates (llama.cpp's jinja) has no limits. So every node of a template pays for its work from this budget
- * (chat_guard.h):
+/* chat_budget.h: limits the work of all renderings of one request together. A chat template is a program from a model
+ * file of unknown origin, so it can loop forever, recurse without end, or build texts of gigabytes. llama.cpp's
+ * interpreter of templates (jinja) has no limits. So every node of a template's syntax tree pays for its work
+ * (chat_guard.h), that is, its work is subtracted from this budget:
  *   steps       work, about a microsecond each; the thread's processor time is limited, too
  *   bytes       of all texts and values that one rendering makes. Freed values still count, so the memory in use is
  *               never larger
  *   links       lists that are put into lists; their destructors recurse, and nothing can stop a destructor
  *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion is stopped when half of
  *               the stack is used
- * Owned by the thread that renders. */
+ * A budget is owned by the thread that renders. */
 #ifndef LLM_CHAT_BUDGET_H
 #define LLM_CHAT_BUDGET_H
 
@@ -18,14 +18,14 @@
 #include <cstdint>
 #include <functional>
 
-/* Thrown when the template exceeds a limit; what() is a sentence about the limit. The exception derives from one of
- * jinja's exceptions, so that no level of the template catches or changes it. */
+/* Thrown when the template exceeds a limit; what() is a sentence about the limit. The exception derives from the one
+ * that llama.cpp's jinja passes on unchanged, so that no level of the template catches or changes it. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
 
-/* The size of a value when it is written as text. A shared part counts each time that it occurs: with a = [x, x], b =
- * [a, a], c = [b, b] and so on, n lists take little memory, but have 2^n parts as text. */
+/* The size of a template's value when it is written as text. A part that occurs several times counts each time: with a
+ * = [x, x], b = [a, a], c = [b, b] and so on, n lists take little memory, but have 2^n parts as text. */
 struct value_weight {
     uint64_t n_bytes = 0;
     uint64_t n_nodes = 0;
@@ -34,7 +34,8 @@ struct value_weight {
 
 class chat_budget {
   public:
-    /* The budget is this thread's current budget until it is destroyed. A longer request gets a larger budget. */
+    /* Makes the budget of a request of `request_bytes` bytes; a longer request gets a larger budget. Until it is
+     * destroyed, it is the current budget of this thread. */
     explicit chat_budget(size_t request_bytes);
     ~chat_budget();
     chat_budget(const chat_budget &) = delete;
@@ -42,22 +43,23 @@ class chat_budget {
 
     static chat_budget &current();
 
-    /* Starts to count bytes from zero, because the values of the last rendering are freed. */
+    /* Counts bytes from zero again, because the values of the last rendering are freed. */
     void begin_rendering()
     {
         bytes = 0;
     }
 
-    /* These functions throw chat_limit when the budget is used up, and in every later call. */
+    /* These functions throw chat_limit when the budget is used up, and in every call after that. */
     void enter();                   /* pays for entering one node of the template */
     void spend(uint64_t steps);     /* a step is about a microsecond */
     void produce(uint64_t n_bytes); /* pays for bytes that are made */
-    void compare(uint64_t n_names); /* pays for comparing names while objects are parsed */
+    void compare(uint64_t n_names); /* pays for comparing member names while JSON objects are parsed */
     void link();                    /* pays for putting a list or object into another list or object */
     [[noreturn]] void refuse(const char *why);
 
-    /* Computes the size of a value and pays one step for each part. Throws if `forbidden` (if not NULL) is one of the
-     * parts, because a list that contains itself would never end. */
+    /* Computes the size of a value, and pays one step for each of its parts. Throws chat_limit if one of the parts is
+     * `forbidden` (unless that is NULL). Callers pass a list or object into which the value will be put, because a list
+     * that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
     /* Returns the sentence about the limit that was exceeded, or NULL if no limit was exceeded. */
@@ -77,8 +79,8 @@ class chat_budget {
     const char *exceeded = nullptr; /* see exceeded_by */
 };
 
-/* Calls `work` in a thread whose stack (32 MiB) suffices for everything that the limits allow, and waits for it. The
- * caller can be a Python thread, whose stack size is unknown. `work` must not throw. Returns false if there is no
+/* Calls `work` in a new thread whose stack (32 MiB) suffices for everything that the limits allow, and waits for it.
+ * The caller can be a Python thread, whose stack size is unknown. `work` must not throw. Returns false if there is no
  * memory for a thread. */
 bool chat_call_with_stack(const std::function<void()> &work);
 

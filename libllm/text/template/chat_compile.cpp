@@ -14,13 +14,13 @@
 
 namespace {
 
-/* The source of the largest known templates has 60 KB. The parser recurses for each bracket, block and chained
- * operator, and so do the destructors of the tree that it makes. These limits keep the parser and the destructors
- * within the stack of chat_call_with_stack. */
+/* The largest known templates have a source of 60 KB. The parser recurses for each bracket, block and chained operator,
+ * and so do the destructors of the syntax tree that it makes. These limits keep the parser and the destructors within
+ * the stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
 constexpr size_t NESTING_MAX = 200; /* limit on open brackets, and on open blocks */
-constexpr size_t CHAIN_MAX = 4'000; /* limit on words in a row that each make the tree one level deeper: not, else,
-                                     * elif, operators */
+constexpr size_t CHAIN_MAX = 4'000; /* limit on words and operators in a row that each make the tree one level deeper
+                                     * (not, else, elif, +, ...) */
 
 constexpr size_t NAMES_MAX = 256; /* limit on the variables of a template */
 
@@ -67,8 +67,8 @@ bool is_chained(const token &t)
     }
 }
 
-/* Checks the nesting before the template is parsed, because the parser itself would overflow the stack. Chains
- * (CHAIN_MAX) occur within one expression, and in the branches of an if. */
+/* Checks the nesting before the template is parsed, because the parser itself would overflow the stack. The limit
+ * CHAIN_MAX applies to each statement or expression, and to the number of elif branches in the template. */
 void check_nesting(const std::vector<token> &tokens)
 {
     size_t n_brackets = 0, n_blocks = 0, n_chain = 0, n_branches = 0;
@@ -102,8 +102,8 @@ void check_nesting(const std::vector<token> &tokens)
     }
 }
 
-/* Limits the number of variables, because every call and every iteration of a loop copies all variables into its own
- * scope. */
+/* Limits the number of variables, because every call of a macro and every iteration of a loop copies all variables into
+ * its own scope. */
 void check_names(const std::vector<token> &tokens)
 {
     std::set<std::string> names;
@@ -131,8 +131,8 @@ void replace_in(std::string *source, const char *where, const char *mark, const 
     }
 }
 
-/* Applies llama.cpp's own workarounds for known templates (common_chat_templates_init). The workarounds are repeated
- * here because llama.cpp's function also runs the template. */
+/* Applies the workarounds for known templates that llama.cpp has in common_chat_templates_init. They are repeated here
+ * because llama.cpp's function also runs the template. */
 std::string patched(std::string source)
 {
     replace_in(&source, "<|channel|>", "in message.content or",
@@ -147,8 +147,8 @@ std::string patched(std::string source)
     return source;
 }
 
-/* Replaces line ends in one pass. jinja's own function moves the rest of the text for every line, which takes quadratic
- * time. */
+/* Replaces each \r\n or \r by \n, in one pass. jinja's own function moves the rest of the text for every line, which
+ * takes quadratic time. */
 std::string with_plain_newlines(const std::string &source)
 {
     std::string out;
@@ -177,7 +177,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     check_nesting(words.tokens);
     check_names(words.tokens);
-    /* not made by the constructor with a source, which would run the template without a guard */
+    /* the constructor with a source is not used, because it would run the template without a guard */
     auto out = std::make_unique<common_chat_template>();
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;
@@ -186,7 +186,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    /* the template exceeds a limit even with a few short messages */
+    /* then the template exceeds a limit even with the few short messages of caps_get */
     if (const char *why = chat_budget::current().exceeded_by()) {
         refuse(why);
     }

@@ -16,10 +16,10 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* the cost of an iteration, which makes a scope and a
-                                                                * variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* cost of one iteration of a loop, which makes a scope
+                                                                * and a variable */
 
-/* The use of a node's result, which decides the result's cost. */
+/* How the result of a node is used. This decides what the node pays for its result. */
 enum class use {
     PART,     /* part of an expression; the operation that uses the part pays for it */
     WRITTEN,  /* written as text or hashed, with everything that it contains */
@@ -28,8 +28,8 @@ enum class use {
 
 void guard(statement_ptr &node, use how);
 
-/* An operand that was evaluated before. If the operand were evaluated twice, its side effects would occur twice, and it
- * would cost twice. */
+/* A node that returns a value that was computed before. It replaces an operand: if the operand were evaluated twice,
+ * its side effects would occur twice, and it would cost twice. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
     std::string type() const override
@@ -50,16 +50,18 @@ statement_ptr hold(const value &v, size_t pos)
     return out;
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------------- *
- * A node that passes values to an operation evaluates them here, pays for the operation, and then runs llama.cpp's own
- * code on a copy of the node whose operands are `held` values. */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+/* For a node with an operation, `run` evaluates the operands, pays for the operation, and then runs llama.cpp's own code
+ * on a copy of the node whose operands are `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* Chains of lists in lists are limited when they are made, because their destructors cannot be stopped. */
+/* The value of a list or object literal is weighed when it is made, which limits how deeply it nests: the destructors
+ * of nested lists recurse, and cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
@@ -87,7 +89,7 @@ std::vector<value> evaluated(const statements &arguments, context &ctx)
     return out;
 }
 
-/* `and` and `or` evaluate their right side only if it decides the result, and have no operation to pay for. */
+/* `and` and `or` evaluate their right side only if it decides the result. They have no operation to pay for. */
 value run(const jinja::binary_expression &node, context &ctx)
 {
     const value left = node.left->execute(ctx);
@@ -100,7 +102,7 @@ value run(const jinja::binary_expression &node, context &ctx)
     return again.jinja::binary_expression::execute_impl(ctx);
 }
 
-/* A filter or a test with its arguments: "name" or "name(...)". */
+/* The name of a filter or test with its evaluated arguments, from "name" or "name(...)". */
 struct named_call {
     std::string name;
     bool has_arguments;
@@ -166,8 +168,8 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* A macro needs no payment of its own, because its nodes pay. A built-in function of jinja has no nodes, so it is paid
- * for before the call. */
+/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay, so a call of it
+ * is paid for in advance. A call of a macro needs no payment, because the nodes of the macro pay. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -208,8 +210,9 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Only `set a.b = c` is handled here. This statement changes an object to which other values can refer, so it can make
- * a cycle, or a chain of any depth. chat_operation_insert looks for cycles and chains before the member is set. */
+/* Only assignments to a member (set a.b = c) are handled here; llama.cpp's code runs all others. Such a statement
+ * changes an object to which other values can refer, so it can make a cycle, or a chain of any depth.
+ * chat_operation_insert refuses cycles and limits chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -226,7 +229,8 @@ value run(const jinja::set_statement &node, context &ctx)
     return jinja::mk_val<jinja::value_undefined>();
 }
 
-/* The value of a variable or a member is shared, not copied, unless it is written. */
+/* Returns whether the node returns a reference to an existing value instead of making a new one. Nodes for variables
+ * and members do, except slices. */
 template <typename T> bool is_shared(const T &)
 {
     return std::is_same_v<T, jinja::identifier>;
@@ -237,8 +241,9 @@ bool is_shared(const jinja::member_expression &node)
     return !is_stmt<jinja::slice_expression>(node.property);
 }
 
-/* A text costs its bytes and parts when it is made. Lists and objects are shared and not copied, so as parts of an
- * expression they cost nothing; if they are written or hashed, they cost everything inside. */
+/* Pays for the result of a node. A text costs its bytes and parts when it is made. Lists and objects are shared and not
+ * copied, so they cost nothing as parts of an expression. If they are written or hashed, everything inside them is paid
+ * for. */
 void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();
@@ -257,8 +262,8 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* A node that pays. The node's class derives from llama.cpp's class, because other nodes find the kind of their
- * children with dynamic_cast. */
+/* A node that pays for its work. Its class derives from llama.cpp's class T, because other nodes find out the kind of
+ * their children with dynamic_cast. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 
@@ -273,7 +278,8 @@ template <typename T> struct guarded final : T {
     use how;
 };
 
-/* The first node of a template, which writes nothing. */
+/* The node that is inserted before all nodes of a template. It resets the budget's count of bytes and writes
+ * nothing. */
 struct beginning final : jinja::statement {
     std::string type() const override
     {
@@ -286,7 +292,7 @@ struct beginning final : jinja::statement {
     }
 };
 
-/* ---- replacing --------------------------------------------------------------------------------------------------- */
+/* ---- replacing the nodes of a template --------------------------------------------------------------------------- */
 
 void guard(statements &nodes, use how)
 {
@@ -300,7 +306,7 @@ template <typename... T> void guard_parts(T &...nodes)
     (guard(nodes, use::PART), ...);
 }
 
-/* Guards the defaults of parameters. A parameter is a name with or without a default. */
+/* Guards the default values of a macro's parameters. A parameter is a name with or without a default value. */
 void guard_parameters(statements &parameters)
 {
     for (statement_ptr &parameter : parameters) {
@@ -440,7 +446,7 @@ void guard_children(jinja::identifier &) {}
 
 void guard_children(jinja::string_literal &) {}
 
-/* If the node has this type, replaces its children and then the node. */
+/* If the node is of type T, replaces its children and then the node by guarded nodes. Returns whether it is. */
 template <typename T> bool guard_as(statement_ptr &node, use how)
 {
     T *known = cast_stmt<T>(node);

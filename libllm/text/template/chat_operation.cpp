@@ -1,6 +1,6 @@
-/* chat_operation.cpp: the cost of each operation of jinja. A cost is an upper bound of the work of llama.cpp's code.
- * If possible, a cost is computed from sizes, because computing the cost must not take as long as the operation.
- * Products saturate at the largest number instead of wrapping around to 0, because otherwise "x" * 2^62 would be
+/* chat_operation.cpp: the cost of each operation of jinja. A cost is an upper bound of the work of llama.cpp's code. If
+ * possible, it is computed from the sizes of the operands, because computing the cost must not take as long as the
+ * operation. Products saturate at the largest number instead of wrapping around, because otherwise "x" * 2^62 would be
  * cheap. */
 #include "text/template/chat_operation.h"
 
@@ -20,8 +20,8 @@ using jinja::value;
 using values = std::vector<value>;
 
 constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared in the time of a step */
-constexpr uint64_t REFERENCE_BYTES = 16;    /* an item of a list */
-constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* a separate value, with its list item */
+constexpr uint64_t REFERENCE_BYTES = 16;    /* bytes of an item in a list */
+constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* bytes of a new value and its item in a list */
 constexpr int64_t INDENT_MAX = 64, WIDTH_MAX = 1024, RANGE_MAX = 1 << 24;
 
 /* Returns a * b, or the largest number if the product overflows. */
@@ -93,7 +93,7 @@ uint64_t count(const std::string &text, const std::string &part)
     return n;
 }
 
-/* split and replace move the rest of the text at every match, which takes quadratic time in the worst case. */
+/* jinja's split and replace move the rest of the text at every match, which takes quadratic time in the worst case. */
 void of_split(const value &input, const values &arguments)
 {
     const value by = argument(arguments, "", 0);
@@ -166,7 +166,7 @@ void of_join(const value &input, const values &arguments)
     budget().produce(product(size(input), n_between));
 }
 
-/* Refuses bounds beyond RANGE_MAX before computing with them, so that no difference overflows. */
+/* Refuses arguments of range() beyond RANGE_MAX before computing with them, so that no difference overflows. */
 void of_range(const values &arguments)
 {
     int64_t numbers[3] = {0, 0, 1};
@@ -301,8 +301,8 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* Costs of operations by the type of their input. An operation that is not listed processes its input once, and pays
- * for the input's size. */
+/* Functions that pay for an operation, by the type of its input and the operation's name. An operation that is not
+ * listed processes its input once, and pays for the size of the input. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
@@ -358,7 +358,7 @@ void chat_operation_binary(const std::string &op, const value &left, const value
     }
 }
 
-/* An operation that no table lists pays for its whole input and its arguments. */
+/* An operation in neither table (ON_TEXTS, ON_CONTAINERS) pays for the sizes of its input and its arguments. */
 void chat_operation_call(const std::string &name, const value &input, const values &arguments)
 {
     if (input == nullptr) {

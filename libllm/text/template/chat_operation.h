@@ -1,7 +1,8 @@
-/* chat_operation.h: the costs of jinja's built-in operations. Costs are paid before an operation runs, because an
- * operation is one call that cannot be stopped ("x" * 1000000000). Some operations could even crash: sorting values
- * without an order reads beyond the list, and dividing by zero or by -1 ends the process. All functions throw
- * chat_limit (chat_budget.h), or a std::runtime_error about wrong values. */
+/* chat_operation.h: pays for jinja's built-in operations from the thread's budget (chat_budget.h). An operation is paid
+ * for before it runs, because it is one call that cannot be stopped ("x" * 1000000000). Some operations are refused,
+ * because they could crash the process: sorting values without an order reads beyond the list, and dividing by zero or
+ * by -1 ends the process. All functions throw chat_limit (chat_budget.h), or a std::runtime_error about wrong
+ * values. */
 #ifndef LLM_CHAT_OPERATION_H
 #define LLM_CHAT_OPERATION_H
 
@@ -12,15 +13,15 @@
 
 void chat_operation_binary(const std::string &op, const jinja::value &left, const jinja::value &right);
 
-/* Pays for a filter, method or function. `input` is the value to which a filter or method is applied; NULL for a
- * function. */
+/* Pays for calling a filter, method or function. `input` is the value to which a filter or method is applied, and NULL
+ * for a function. */
 void chat_operation_call(const std::string &name, const jinja::value &input,
                          const std::vector<jinja::value> &arguments);
 
 void chat_operation_test(const std::string &name, const jinja::value &input,
                          const std::vector<jinja::value> &arguments);
 
-/* Pays for inserting `item` into `target`. */
+/* Pays for inserting `item` into the list or object `target`. */
 void chat_operation_insert(const jinja::value &target, const jinja::value &item);
 
 #endif

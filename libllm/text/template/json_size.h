@@ -1,8 +1,9 @@
 /* json_size.h: measures JSON from a client before a parser reads it: how deeply it nests, and how many names a parser
  * compares. Parsers and compilers of JSON use some stack for each level, so a text of a hundred thousand `[` would end
  * the process. Objects that keep the order of their members (nlohmann::ordered_json) compare each new name with all
- * earlier names, when they are parsed and again when they are changed: a tool with one object of 20,000 members took 3 s.
- * For text that is not JSON the result is arbitrary, because the parser refuses such text afterwards. */
+ * earlier names, when they are parsed and again when they are changed: a tool with one object of 20,000 members took 3
+ * s. For text that is not JSON the result is arbitrary, which does no harm, because the parser refuses such text
+ * afterwards. */
 #ifndef LLM_JSON_SIZE_H
 #define LLM_JSON_SIZE_H
 
@@ -19,11 +20,11 @@ inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBER
 struct json_size {
     bool is_too_deep = false;
     uint64_t n_comparisons =
-        0; /* of names, when the document is parsed once; counted up to the place that is too deep */
+        0; /* comparisons of names if the document is parsed once; not counted after a place that is too deep */
 };
 
-/* Measures the text, up to a place with more than `depth_max` levels. Small objects, of which nearly all requests
- * consist, take no comparisons. */
+/* Measures the text, but stops at a place with more than `depth_max` levels. Objects of up to 64 members, of which
+ * nearly all requests consist, are counted as if they took no comparisons. */
 inline json_size json_size_of(const std::string &text, size_t depth_max)
 {
     constexpr uint64_t SMALL = 64;
