@@ -312,25 +312,28 @@ typedef struct llm_prompt {
     size_t n_stops_bytes;
 } llm_prompt;
 
-/* Renders a chat with the model's template and tokenizes it. `request` is JSON. Only "messages" is required:
- *   messages               list, in OpenAI's format
- *   add_generation_prompt  bool, default true
- *   chat_template_kwargs   object: variables of the template
- *   after                  {"message": index, "rest": text, "last": [...]}: render only what follows the assistant
- *                          message with this index (see below)
- *   tools                  list, in OpenAI's format. A function with is_deferred true can be called, but the template
- *                          does not list it, because a message describes it
- *   tool_choice            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
- *   parallel_tool_calls    bool: true allows several calls in one answer, false returns calls after the first as text.
- *                          null: the template decides
- *   constraint             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the
- *                          answer has this form or is a tool call. With mode "required" only calls are possible, and
- *                          `constraint` is ignored
- *   reasoning_apart        bool, default true; false: reasoning is part of the text
- *   continues              bool: the last message is the assistant's, and the answer continues it
- *   thinking_tokens_max    most reasoning tokens; -1: not limited
- *   follows_thinking       bool: if true, the prompt's constraint says where reasoning ends even if thinking_tokens_max
- *                          is missing; n_answer_stops (llm_wire.h) needs that
+/* The JSON `request` of llm_chat_render. Only "messages" is required:
+ *   `messages`               list, in OpenAI's format.
+ *   `add_generation_prompt`  bool, default true.
+ *   `chat_template_kwargs`   object: variables of the template.
+ *   `after`                  {"message": index, "rest": text, "last": [...]}: render only what follows the assistant
+ *                            message with this index (see below).
+ *   `tools`                  list, in OpenAI's format. A function with is_deferred true can be called, but the template
+ *                            does not list it, because a message describes it.
+ *   `tool_choice`            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
+ *   `parallel_tool_calls`    bool: true allows several calls in one answer, false returns calls after the first as
+ *                            text. null: the template decides.
+ *   `constraint`             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the
+ *                            answer has this form or is a tool call. With mode "required" only calls are possible, and
+ *                            `constraint` is ignored.
+ *   `reasoning_apart`        bool, default true; false: reasoning is part of the text.
+ *   `continues`              bool: the last message is the assistant's, and the answer continues it.
+ *   `thinking_tokens_max`    most reasoning tokens; -1: not limited.
+ *   `follows_thinking`       bool: if true, the prompt's constraint says where reasoning ends even if
+ *                            thinking_tokens_max is missing; n_answer_stops (llm_wire.h) needs that.
+ */
+
+/* Renders a chat with the model's template and tokenizes it. `request` is described above.
  *
  * Only the template's own text can become control tokens. Text from messages and tools never becomes control tokens.
  *

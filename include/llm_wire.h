@@ -17,67 +17,80 @@ extern "C" {
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
  * One thread pushes commands, and the same thread drains events. A command is one MessagePack map and nothing else. The
  * first entry of the map is "op", an llm_command_op. The other entries follow in any order, each at most once.
- * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries:
+ * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries. Entries of most commands:
  *
- *   request     id chosen by the caller, unique among live requests. In CANCEL and PAUSE this is the id of a
- *               generation; an unknown id is ignored, because the generation may just have ended.
- *   owner       number of the session's owner. Sessions of different owners are separate even if their names are equal.
- *   session     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it
- *   prompt      token ids, at least one
- *   max_tokens  most tokens to generate; 0: as many as the context can hold. The context also limits every other value
- *   sampling    map of LLM_SAMPLING_TABLE; a missing parameter has its default
- *   logit_bias  pairs of token and finite bias
- *   stop        stop strings, none of them empty
- *   n_answer_stops  the first n_answer_stops strings of `stop` are searched for only in the answer, not in the
- *               reasoning or the blanks after it. Needs a `constraint` that says where reasoning ends
- *   stop_tokens tokens that end the answer like the model's own end tokens
- *   min_tokens  until the answer has this many tokens, no token that ends the answer is sampled and no stop string is
- *               searched for
- *   constraint  the form that the answer must have, as JSON that llm_constraint_make or llm_chat_render has made;
- *               empty: any form
- *   dry_sequence_breakers  strings at which a repetition ends for the sampler DRY; if missing: newline, colon,
- *               quotation mark, asterisk
- *   flags       bit set of llm_generate_flag
- *   boundaries  ascending token counts at which other prompts are likely to diverge (llm_prompt); the engine saves
- *               checkpoints there
- *   parent      if the session does not exist, it begins as a fork of this session; "": no parent
- *   n_head      number of tokens of the prompt's head (llm_prompt), which many conversations share; at most the whole
- *               prompt. A prompt that has only its head in common with a branch does not continue the branch. A
- *               checkpoint at the head's end serves every prompt with that head.
- *   n_logprobs  report the log probability of each token and of this many most likely tokens; -1: report none. Log
- *               probabilities are those of the model, before `sampling` and `logit_bias` are applied.
- *   after       id of an earlier live generation of the same owner. This generation begins when the earlier generation
- *               has consumed its prompt or has ended, so that a common prompt is prefilled only once. 0 or an unknown
- *               id: begin at once. A request for several answers becomes several generations, all of them `after` the
- *               first.
- *   paused      true pauses the generation: it takes part in no step, but keeps its slot until others need the slot.
- *               false continues the generation
- *   at          the fork begins with this many tokens of the session; UINT32_MAX: all. The fork has fewer tokens if the
- *               model's memory and the session's checkpoints do not allow this count
- *   replace     if a session of the new name exists, true closes that session, and false lets the fork fail with
- *               LLM_EXISTS
- *   pinned      true pins the session: it is never forgotten or expired, but can be parked. The branches that the
- *               session has when it is pinned are kept: a prompt that continues none of them begins another branch. A
- *               quarter of all branches always stays unpinned, and each owner can pin its share of the other three
- *               quarters. If a pin would exceed this share, the command fails with LLM_PINS and changes nothing.
- *   label       name of a saved session in the state directory
- *
- * A session can have several branches (option --session-timelines). GENERATE uses the branch whose history the prompt
- * continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE use the branch that was used last.
- * LOAD first reads the saved file and then replaces the content of the session of that name, which stays pinned if it
- * was pinned before. PARK skips busy branches (LLM_BUSY).
+ *   `request`     id chosen by the caller, unique among live requests. In CANCEL and PAUSE this is the id of a
+ *                 generation; an unknown id is ignored, because the generation may just have ended.
+ *   `owner`       number of the session's owner. Sessions of different owners are separate even if their names are
+ *                 equal.
+ *   `session`     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it.
+ */
+
+/* Entries of GENERATE:
+ *   `prompt`      token ids, at least one.
+ *   `max_tokens`  most tokens to generate; 0: as many as the context can hold. The context limits every other value,
+ *                 too.
+ *   `sampling`    map of LLM_SAMPLING_TABLE; a missing parameter has its default.
+ *   `logit_bias`  pairs of token and finite bias.
+ *   `stop`        stop strings, none of them empty.
+ *   `n_answer_stops`  the first n_answer_stops strings of `stop` are searched for only in the answer, not in the
+ *                 reasoning or the blanks after it. This needs a `constraint` that says where reasoning ends.
+ *   `stop_tokens`  tokens that end the answer like the model's own end tokens.
+ *   `min_tokens`  until the answer has this many tokens, no token that ends the answer is sampled and no stop string is
+ *                 searched for.
+ *   `constraint`  the form that the answer must have, as JSON that llm_constraint_make or llm_chat_render has made;
+ *                 empty: any form.
+ *   `dry_sequence_breakers`  strings at which a repetition ends for the sampler DRY; if missing: newline, colon,
+ *                 quotation mark, asterisk.
+ *   `flags`       bit set of llm_generate_flag.
+ *   `boundaries`  ascending token counts at which other prompts are likely to diverge (llm_prompt); the engine saves
+ *                 checkpoints there.
+ *   `parent`      if the session does not exist, it begins as a fork of this session; "": no parent.
+ *   `n_head`      number of tokens of the prompt's head (llm_prompt), which many conversations share; at most the whole
+ *                 prompt. A prompt that has only its head in common with a branch does not continue the branch. A
+ *                 checkpoint at the head's end serves every prompt with that head.
+ *   `n_logprobs`  report the log probability of each token and of this many most likely tokens; -1: report none. Log
+ *                 probabilities are those of the model, before `sampling` and `logit_bias` are applied.
+ *   `after`       id of an earlier live generation of the same owner. This generation begins when the earlier
+ *                 generation has consumed its prompt or has ended, so that a common prompt is prefilled only once. If
+ *                 the id is 0 or unknown, this generation begins at once. A request for several answers becomes several
+ *                 generations, all of them `after` the first.
+ */
+
+/* Entries of PAUSE, FORK, RENAME, PIN, SAVE, LOAD and UNSAVE:
+ *   `paused`      true pauses the generation: it takes part in no step, but keeps its slot until others need the slot.
+ *                 false continues the generation.
+ *   `new_session`  name of the fork, or the new name of the session.
+ *   `at`          the fork begins with this many tokens of the session; UINT32_MAX: all. The fork has fewer tokens if
+ *                 the model's memory and the session's checkpoints do not allow this count.
+ *   `replace`     if a session of the new name exists, true closes that session, and false lets the fork fail with
+ *                 LLM_EXISTS.
+ *   `pinned`      true pins the session: it is never forgotten or expired, but can be parked. The branches that the
+ *                 session has when it is pinned are kept: a prompt that continues none of them begins another branch. A
+ *                 quarter of all branches always stays unpinned, and each owner can pin its share of the other three
+ *                 quarters. If a pin would exceed this share, the command fails with LLM_PINS and changes nothing.
+ *   `label`       name of a saved session in the state directory.
+ */
+
+/* Which branches a command uses. A session can have several branches (option --session-timelines). GENERATE uses the
+ * branch whose history the prompt continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE
+ * use the branch that was used last. LOAD first reads the saved file and then replaces the content of the session. A
+ * session that was pinned before the LOAD stays pinned. PARK skips busy branches (LLM_BUSY).
  *
  * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
  * then, only RESET and CLOSE affect the session, and a new session of that name is refused (LLM_EXISTS).
+ */
+
+/* Replies and errors of commands. With a state directory, changes that must survive a crash are on disk before the
+ * REPLY. The REPLY to PIN, RENAME, SAVE and UNSAVE comes when their files are written or removed. The REPLY to RESET
+ * and CLOSE comes when the session's files are removed, and the REPLY to FORK and LOAD when the files of a replaced
+ * session are removed. LLM_IO means that the disk refused the change. After LLM_IO, the pin or name of a PIN or RENAME
+ * is unchanged. A second change of the same pin or name waits for the result of the first.
  *
- * With a state directory, changes that must survive a crash are on disk before the REPLY. The REPLY to PIN, RENAME,
- * SAVE and UNSAVE comes when their files are written or removed. The REPLY to RESET and CLOSE comes when the session's
- * files are removed, and the REPLY to FORK and LOAD when the files of a replaced session are removed. LLM_IO means that
- * the disk refused the change. The pin or the name is then unchanged. A second change of the same pin or name waits for
- * the result of the first. If the files of a reset, closed or replaced session could not be removed, the session is
- * gone from the engine, but may come back from its files at the next start. Their removal is tried again at an orderly
- * stop, and if the command is sent again (even a CLOSE of a session that is already closed). LLM_OVERLOADED means that
- * too many commands wait for the disk, and that nothing was done. RESET and CLOSE never fail with this status.
+ * If the files of a reset, closed or replaced session could not be removed, the session is gone from the engine, but
+ * may come back from its files at the next start. The removal of these files is tried again at an orderly stop, and if
+ * the command is sent again (even a CLOSE of a session that is already closed). LLM_OVERLOADED means that too many
+ * commands wait for the disk, and that nothing was done. RESET and CLOSE never fail with LLM_OVERLOADED.
  *
  * If a session has no usable state, SAVE saves only its tokens. They are prefilled when the session is used after a
  * LOAD. Errors of single commands:
@@ -93,7 +106,7 @@ extern "C" {
  * the ring.
  */
 
-/* X(NAME, number). The numbers run from 1 without a gap and never change meaning. */
+/* Every command: X(NAME, number). The numbers run from 1 without a gap and never change meaning. */
 #define LLM_COMMAND_TABLE(X)                                                                                           \
     X(GENERATE, 1)                                                                                                     \
     X(CANCEL, 2)                                                                                                       \
@@ -207,36 +220,40 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   REPLY     request, status, entry, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
- *
- * A GENERATE that is refused gets only FINISHED, with the outcome `refused`. Any other GENERATE gets ADMITTED, then
- * STARTED when its branch is free and the source of its state is decided, then TEXT events, then FINISHED. STARTED is
- * missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE get one REPLY. With
- * LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most one per model call. If
- * events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the engine removed a session
- * without a command, because of the capacity policy or because the session was idle too long. FORGOTTEN precedes any
- * event of a later session of that name.
- *
- *   entry        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in CONSUMED:
- *                number of tokens of the prompt that have been consumed
- *   os_error     if the status is LLM_IO because a file operation failed, the errno of this operation; otherwise 0
- *   diverged_at  first prompt token that differs from the branch's tokens, or -1
- *   text         str: complete characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if the
- *                event carries tokens
- *   n_tokens     in TEXT: tokens generated so far, including those whose text is still held back
- *   tokens       bin: int32 little-endian: the tokens whose text this event completes (with LLM_GENERATE_RETURN_TOKENS
- *                or n_logprobs). A token that ended the turn, or that was removed with a stop string, is not reported.
- *   ends         bin: uint32 little-endian: for each token, the number of whole characters of `text` up to the token's
- *                end
- *   logprobs     bin: float32 little-endian: the log probability of each token, at least -9999 (with n_logprobs)
- *   likeliest    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, most
- *                likely first
- *   n_prefilled  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel)
- *   n_resident   tokens that the branch holds after the generation
- *   n_visible    number of these tokens that the client can have seen (less than n_resident if a stop string could not
- *                be removed)
- *   stop_index   index of the stop string that was found, or -1
- *   seed         the seed that was used
+ */
+
+/* Order of the events. A GENERATE that is refused gets only FINISHED, with the outcome `refused`. Any other GENERATE
+ * gets ADMITTED, then STARTED when its branch is free and the source of its state is decided, then TEXT events, then
+ * FINISHED. STARTED is missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE
+ * get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most
+ * one per model call. If events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the
+ * engine removed a session without a command, because of the capacity policy or because the session was idle too long.
+ * FORGOTTEN precedes any event of a later session of that name.
+ */
+
+/* Members of events:
+ *   `entry`        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch).
+ *   `n_tokens`     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in
+ *                  CONSUMED: number of tokens of the prompt that have been consumed.
+ *   `os_error`     if the status is LLM_IO because a file operation failed, the errno of this operation; otherwise 0.
+ *   `diverged_at`  first prompt token that differs from the branch's tokens, or -1.
+ *   `text`         str: complete characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if
+ *                  the event carries tokens.
+ *   `n_tokens`     in TEXT: tokens generated so far, including those whose text is still held back.
+ *   `tokens`       bin: int32 little-endian: the tokens whose text this event completes (with
+ *                  LLM_GENERATE_RETURN_TOKENS or n_logprobs). A token that ended the turn, or that was removed with a
+ *                  stop string, is not reported.
+ *   `ends`         bin: uint32 little-endian: for each token, the number of whole characters of `text` up to the
+ *                  token's end.
+ *   `logprobs`     bin: float32 little-endian: the log probability of each token, at least -9999 (with n_logprobs).
+ *   `likeliest`    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, most
+ *                  likely first.
+ *   `n_prefilled`  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel).
+ *   `n_resident`   tokens that the branch holds after the generation.
+ *   `n_visible`    number of these tokens that the client can have seen (less than n_resident if a stop string could
+ *                  not be removed).
+ *   `stop_index`   index of the stop string that was found, or -1.
+ *   `seed`         the seed that was used.
  */
 
 typedef enum llm_event_op {
