@@ -13,9 +13,8 @@
 extern "C" {
 #endif
 
-/* Checks n_bytes of `text` and writes the copy to `out`, which must have room for n_bytes, because the copy is never
- * longer than the original. Fills `document`, but leaves document->text NULL. Returns the verdict
- * (llm_json_verdict). */
+/* Checks n_bytes of `text` and writes the copy to `out`, for which n_bytes are enough: the copy is never longer than
+ * the original. Fills `document`, but leaves document->text NULL. Returns the verdict (llm_json_verdict). */
 int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, char *out, llm_json *document);
 
 #ifdef __cplusplus

@@ -6,12 +6,12 @@
  *
  *   the wake comes first    the consumer's exchange reads the value of the producer's exchange, or of a later one, and
  *                           so synchronizes with the producer: the consumer's look sees the data.
- *   the arming comes first  the producer's exchange reads 1, and the producer writes the eventfd. If the exchange reads
- *                           0, another wake or a notifier_clear came between the arming and this exchange. After
- *                           another wake, that producer writes the eventfd; after a notifier_clear, the consumer is
- *                           awake. In both cases the consumer's next exchange (notifier_clear or notifier_arm) comes
- *                           after this producer's exchange and synchronizes with it, and the consumer looks at the data
- *                           after that.
+ *   the arming comes first  the producer's exchange reads 1, and the producer writes the eventfd. If the producer's
+ *                           exchange reads 0 instead, another wake or a notifier_clear came between the arming and this
+ *                           exchange. After another wake, the other producer writes the eventfd; after a
+ *                           notifier_clear, the consumer is awake. In both cases the consumer's next exchange
+ *                           (notifier_clear or notifier_arm) comes after this producer's exchange and synchronizes with
+ *                           it, and the consumer looks at the data after that.
  *
  * Plain stores and loads are not enough: on each side, the store may become visible only after a later load, and then
  * each side would miss the other's store.

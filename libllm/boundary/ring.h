@@ -28,6 +28,7 @@ uint64_t ring_committed(const ring *r); /* producer: bytes committed so far; gro
  * ring is empty. */
 const void *ring_peek(ring *r, size_t *n_bytes);
 void ring_release(ring *r);
-bool ring_is_empty(const ring *r); /* either thread; for the producer, the result may be outdated at once */
+/* either thread; after a call by the producer, the consumer may empty the ring at any time */
+bool ring_is_empty(const ring *r);
 
 #endif

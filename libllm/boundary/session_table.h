@@ -1,6 +1,6 @@
 /* session_table.h: writes the session table, which is shared memory with counters and with an entry for each open
  * branch. llm_session_table.h describes its layout, and how other threads and processes read it. The writer is owned by
- * the decode thread. All its memory ordering is in session_table.c. */
+ * the decode thread. All memory ordering of the writer is in session_table.c. */
 #ifndef LLM_SESSION_TABLE_WRITER_H
 #define LLM_SESSION_TABLE_WRITER_H
 
@@ -31,9 +31,9 @@ int session_table_publish(session_table *p);
  * if a stop could not save all sessions, and by tests. */
 void session_table_leave(session_table *p);
 
-/* Whether the process that created the segment is dead. The answer does not depend on pid namespaces. If that process
- * is dead, the reader `p` locks the segment until llm_session_table_close, and the segment is not abandoned for any
- * other reader. */
+/* Whether the process that created the table's segment is dead, even if it ran in another pid namespace. If it is dead,
+ * the reader `p` locks the segment until llm_session_table_close, so that no other reader sees the segment as
+ * abandoned. */
 bool session_table_is_abandoned(const llm_session_table *p);
 
 const llm_session_table *session_table_reader(const session_table *p); /* valid until session_table_close */

@@ -133,7 +133,8 @@ bool decode_has_room(const decode *d);
 
 /* Takes commands off the ring while there is room for their replies, even if the disk is busy. Commands that copy
  * states (FORK, SAVE, PARK) take long, so after budget_us the remaining commands stay in the ring until the next step
- * is over. Many such commands then cannot stop decoding sessions. If budget_us is HUGE_VAL, takes all commands. */
+ * is over. Thus even many such commands do not stall decoding sessions. If budget_us is HUGE_VAL, takes all
+ * commands. */
 void decode_take_commands(decode *d, double budget_us);
 /* Returns how long the thread may work between two steps before decoding sessions are delayed; HUGE_VAL if none
  * decodes. */
@@ -162,8 +163,8 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* The asker is a request that needs a slot or KV cells. This says which other requests may make way: all requests,
- * requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
+/* The asker is a request that needs a slot or KV cells. decode_among says which other requests may make way for it: all
+ * requests, requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 

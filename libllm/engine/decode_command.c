@@ -51,7 +51,7 @@ void decode_reply(decode *d, uint64_t request_id, llm_status status, const branc
 
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b)
 {
-    /* a saved session is reported with the tokens saved; it may hold more by now */
+    /* the reply to SAVE has the number of tokens saved; the session may hold more by now */
     const bool is_saved = job->verb == STORE_SAVE && status == LLM_OK;
     const uint32_t n_tokens = is_saved ? job->file.n_tokens : b != NULL ? branch_n_tokens(b) : 0;
     reply(d, job->request, status, b, n_tokens, status == LLM_IO ? (uint32_t)job->os_error : 0);

@@ -104,8 +104,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun before a generation that lost its slot.
- * They wait only if this generation could continue without the requests that arrived after it. */
+/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun since a generation lost its slot. New
+ * requests wait only if this generation could continue without the requests that arrived after it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -272,8 +272,8 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* Slots are assigned once more at once: another branch that was about to take the slot (table_may_take_slot)
-         * may have taken it by now. */
+        /* A new request that gets no slot at its first attempt tries once more in the next loop: the branch for which a
+         * slot was kept free (table_may_take_slot) may have its slot by then. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;

@@ -12,7 +12,7 @@
 
 enum {
     N_BATCH_DEFAULT = 512,
-    N_BATCH_MIN = 32, /* least tokens of a step, in addition to one for each slot */
+    N_BATCH_MIN = 32, /* least value of n_batch, in addition to one token for each slot */
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
@@ -469,7 +469,7 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
         return LLM_INVALID;
     }
     /* Pushes one record: the command struct, followed by the message into which the struct points. The message is
-     * parsed once, and the decode thread reads both in place. */
+     * parsed once, and the decode thread reads the struct and the message in place. */
     wire_command *command = ring_reserve(engine->commands, sizeof *command + n_bytes);
     if (command == NULL) {
         return LLM_FULL;

@@ -40,7 +40,7 @@ bool token_details_logits(token_details *t, const float *logits);
 /* Called when a token was sampled. The token's text ends at offset raw_end of the raw bytes. Returns false if memory is
  * short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
-/* Called when this text, whose raw bytes begin at offset `before`, goes to the outbox. */
+/* Called when the text in `released`, whose raw bytes begin at offset `before`, goes to the outbox. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
 /* Whether too many details wait for delivery. */

@@ -17,12 +17,12 @@ enum {
     COPY_COST_SUFFIX_TOKENS = 4,
 };
 
-/* Moving averages in microseconds, kept by the decode thread; 0 before the first measurement. */
+/* Moving averages, kept by the decode thread; 0 before the first measurement. */
 typedef struct copy_cost_pace {
-    double token_us;       /* to prefill one token */
+    double token_us;       /* microseconds to prefill one token */
     double token_us_first; /* token_us assumed before the first measurement (copy_cost_token_us_first) */
-    double mib_us;         /* to copy one MiB of a state once */
-    double disk_us;        /* to read one MiB from disk */
+    double mib_us;         /* microseconds for one copy of a MiB of state */
+    double disk_us;        /* microseconds to read a MiB from disk */
 } copy_cost_pace;
 
 /* Guesses how many microseconds the prefill of a token takes, from two operations per parameter on a fast processor or
@@ -40,8 +40,8 @@ double copy_cost_us(const copy_cost_pace *pace, size_t n_bytes);
 void copy_cost_learn(copy_cost_pace *pace, size_t n_bytes, double us);
 void copy_cost_learn_disk(copy_cost_pace *pace, size_t n_bytes, double us);
 
-/* Returns the longest useful wait for a state of n_tokens on disk: as long as prefilling the tokens takes, but at least
- * a second. */
+/* Returns the longest useful wait for a state of n_tokens on disk, in microseconds: as long as prefilling the tokens
+ * takes, but at least a second. */
 double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
 
 /* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens; 0 if nothing is

@@ -114,8 +114,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Gives each request with a short rest (is_short) all its remaining prompt tokens. n_waiting is the number of requests
- * that prefill. Returns how many of them got no tokens. */
+/* Gives each request whose remaining prompt tokens fit into an equal share (is_short) all these tokens. n_waiting is
+ * the number of requests that prefill. Returns how many of them got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -128,10 +128,10 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Divides a step's prefill. First, each request with a short rest (is_short) gets all its remaining tokens. Then the
- * request whose turn it is gets what fits into the rest of the step. If there is still time, a further request gets at
- * least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every request that takes part, the
- * call reads a KV cache. */
+/* Divides a step's prefill. First, each request whose remaining tokens fit into an equal share (is_short) gets all of
+ * them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time, a further
+ * request gets at least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every request that
+ * takes part, the call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};

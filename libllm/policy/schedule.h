@@ -27,7 +27,7 @@ typedef struct schedule_input {
      * stopped may be long, because it delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
-    uint32_t turn;         /* number of the step, from which follows whose turn it is */
+    uint32_t turn;         /* number of the step; it decides whose turn it is */
     uint32_t gap_ms_target;
     schedule_pace pace;
 } schedule_input;

@@ -32,7 +32,7 @@ typedef struct share_holding {
 
 typedef struct share_claim {
     uint32_t asker;    /* the owner who needs a holding to go */
-    uint32_t limit;    /* total that all owners can hold */
+    uint32_t limit;    /* amount that all owners together can hold */
     uint32_t n_owners; /* owners that share the limit */
     bool is_lost;      /* a holding that goes is lost, not just moved elsewhere */
 } share_claim;
