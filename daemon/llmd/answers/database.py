@@ -1,9 +1,11 @@
-"""The SQLite database of answers and responses. Its file is in the directory with the sessions of the same model.
+"""The SQLite database that keeps past answers with their tokens, and stored responses. The database file is in the
+directory with the sessions of the same model.
 
-The daemon writes rows while it serves requests, so the next daemon finds the rows whatever ended the process. The event
-loop only marks rows as changed, and never waits. A thread encodes and writes all rows that changed since the last
-write. Deleted rows are overwritten on disk. If rows cannot be written until the daemon stops, they are lost and the log
-says so, but requests do not fail. While the database is open, libllm holds a lock on the directory.
+The daemon writes rows while it serves requests, not only when it stops. So after a crash, too, the next daemon finds
+the rows. The event loop only marks rows as changed, and never waits. A thread encodes and writes all rows that changed
+since the last write. Deleted rows are overwritten on disk. If the disk refuses rows, the requests do not fail. Rows
+that still cannot be written when the daemon stops are lost, and the log says so. While the database is open, libllm
+holds a lock on the directory, so no other daemon opens the file.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ log = logging.getLogger("llmd.history")
 
 FILE_NAME = "answers.sqlite3"
 ANSWER, SAVED, RESPONSE = "answer", "saved", "response"
-"""Kinds of rows."""
+"""Kinds of rows: an answer of a session, all answers of a saved session, a stored response."""
 _APPLICATION_ID = 0x6C6C6D64
 _VERSION = 1
 _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
-"""Number of fingerprint characters in the name of the directory with a model's sessions (engine.c)."""
-# Without EXCLUSIVE, the WAL mode would need memory shared with other processes. With NORMAL, a killed process loses no
-# row, and a power failure loses only the last rows.
+"""The name of the directory with a model's sessions is this many characters of the model's fingerprint (engine.c)."""
+# Without locking_mode=EXCLUSIVE, SQLite would need memory shared with other processes for its write-ahead log (WAL).
+# With synchronous=NORMAL, a killed process loses no row, and a power failure loses only the last rows.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
 _TABLE = (
     "CREATE TABLE row (kind TEXT, owner INTEGER, name TEXT, part BLOB, body BLOB, UNIQUE (kind, owner, name, part))"
@@ -48,9 +50,13 @@ _SELECT_ONE = "SELECT body FROM row WHERE kind = ? AND owner = ? AND name = ? AN
 _encode = msgspec.msgpack.encode
 
 Key = tuple[str, int, str, bytes]
-"""Kind, owner, name and part of a row. A session has one row for each answer, and the part distinguishes these rows."""
+"""Key of a row: kind, owner, name (of a session, a saved session or a response) and part. A session has one row for
+each of its answers; the part is the answer's digest. In rows of other kinds, the part is empty.
+"""
 Body = Callable[[], object | None]
-"""Returns the row's current value, which must not change afterwards, or None if the row must be deleted."""
+"""Function that returns the current value of a row, or None if the row must be deleted. The returned object must not
+change afterwards, because a thread encodes it later.
+"""
 
 
 class RefusedError(Exception):
@@ -73,8 +79,8 @@ class Database:
         self._waiting: dict[Key, Body] = {}
         self._writing: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        """Set after a failed write. Changed rows then wait for this timer, because otherwise each change would try to
-        write all rows again.
+        """Set after a failed write. Changed rows then wait for this timer. Otherwise each further change would try to
+        write all waiting rows again.
         """
         self._is_refused = False
         """True if the last write failed. The failure is already in the log."""
@@ -89,7 +95,7 @@ class Database:
     # --- the event loop ----------------------------------------------------------------------------------------------
 
     def changed(self, key: Key, body: Body) -> None:
-        """Marks a row as changed, so that a thread writes it soon."""
+        """Marks a row as changed, so that a thread soon writes the value that `body` returns."""
         self._waiting[key] = body
         if self._retry is None:
             self._begin()
@@ -143,8 +149,8 @@ class Database:
             puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # Until this checkpoint, the WAL file still contains the deleted rows, and a power failure could lose rows
-            # of saved sessions.
+            # This checkpoint empties SQLite's write-ahead log. Before it, that file still contains the deleted rows,
+            # and a power failure could lose the new rows of saved sessions.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:
@@ -168,7 +174,9 @@ class Database:
         self._connection.close()
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
-        """Returns a checksum followed by the body. The checksum is valid only for this model and this key."""
+        """Returns a checksum followed by the body. The checksum also covers the model's fingerprint and the key, so
+        that a body is not accepted for another model or key.
+        """
         sealed = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body
 
@@ -193,7 +201,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
         RefusedError,
         sqlite3.DatabaseError,
         UnicodeError,
-    ) as error:  # UnicodeError: raised for names in messages of sqlite3
+    ) as error:  # sqlite3 raises UnicodeError if its message quotes a damaged name
         if isinstance(error, sqlite3.OperationalError):
             raise
         log.warning("renamed the database of answers and began a new one", extra=fields(path=path, reason=str(error)))
@@ -204,7 +212,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
 def _connect(path: Path | str) -> sqlite3.Connection:
     """Opens and checks the file of a database. Raises RefusedError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # damaged text fails the checksum
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # damaged text is found by the checksum
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").fetchall()

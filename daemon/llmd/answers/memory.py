@@ -1,15 +1,18 @@
-"""Past answers with their tokens. When a client sends an answer back, llmd finds it here by its content.
+"""Past answers with their tokens. When a client sends an answer back as part of a conversation, llmd finds the answer
+here by its content.
 
 The text of an answer often tokenizes differently from the tokens that the model generated. Templates also write a past
-answer differently from a new answer: they leave out old reasoning, write calls anew, and move the tools. So each
-finished answer is kept with its tokens and with the tokens of the messages before it. The key is a digest of the
-conversation up to and including the answer. If the messages of a later request have the same digest up to that answer,
-the prompt continues the kept tokens, and the template renders only the messages after the answer (llm_chat_render). An
-edited message changes its own digest and the digests of all later messages, so that these never match. An answer stores
-only the tokens after the answer that its own prompt continued. The chain of answers has all tokens.
+answer differently from a new answer: they leave out old reasoning, write tool calls in their own format, and move the
+list of tools. So each finished answer is kept with its tokens and with the tokens of the messages before it. The key is
+a digest of the conversation up to and including the answer. If the messages of a later request have the same digest up
+to that answer, the prompt continues the kept tokens, and the template renders only the messages after the answer
+(llm_chat_render). If the client has edited a message, the digests up to that message and up to all later messages
+differ from the kept digests, so the answers after the edit are not found. If the prompt of an answer continued an
+earlier answer, only the tokens after the earlier answer are stored with it. The tokens of all answers of such a chain,
+joined, are the tokens of the whole conversation.
 
-The digest ignores changes that clients make without intention: null, "" and blank text are equal, arguments of tool
-calls are compared as values, and ids of calls and reasoning are left out. Owned by the event loop.
+The digest ignores changes that clients make without intention: null, "" and blank text are equal, and arguments of tool
+calls are compared as values. Reasoning and the ids of tool calls are left out. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ from ..engine.json_scan import ARGUMENTS, decoder_of
 TOKEN_BYTES = 4
 DIGEST_BYTES = 16
 _LAST_TOKENS = 32
-"""Number of an answer's last tokens that the renderer gets. No template or model has an end mark that is longer."""
+"""Number of an answer's last tokens that are passed to llm_chat_render, so that it can see how the answer ended. No
+template or model ends a message with more tokens than this.
+"""
 _THINK, _THOUGHT = "<think>", "</think>"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -42,14 +47,16 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """Returns the digest of a conversation up to this message. `previous` is the digest up to the message before, or
-    b"".
+    """Returns the digest of a conversation up to this message. `previous` is the digest up to the message before this
+    one. For the first message, `previous` is the digest of the tools, or b"" if there are no tools.
     """
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest up to each message. Deferred tools are left out, because messages show their definitions."""
+    """Returns the digest up to each message. All digests also cover the tools, except deferred tools, whose definitions
+    are in messages.
+    """
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
 
@@ -76,7 +83,7 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """Returns the arguments as a value. Arguments that are not JSON, or exceed a limit, are returned as text."""
+    """Returns the decoded arguments of the call. If they are not JSON, or exceed a limit, returns them as text."""
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
@@ -85,8 +92,8 @@ def _arguments(call: PlainToolCall) -> Any:
 
 
 def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
-    """Replaces floats such as 1.0 by integers, as JavaScript writes them. Raises RecursionError if the value is nested
-    more than `levels` deep, whatever the depth of the stack is.
+    """Replaces floats such as 1.0 by integers, because clients in JavaScript send 1.0 back as 1. Raises RecursionError
+    if the value is nested more than `levels` deep. This limit does not depend on how much of Python's stack is in use.
     """
     if levels < 0:
         raise RecursionError
@@ -103,35 +110,40 @@ def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Facts about a prompt that later prompts, which continue it, need."""
+    """Facts about the prompt of an answer. They are needed again when a later prompt continues the answer."""
 
     variables: bytes = b""
     """Digest of the template's variables."""
     n_head: int = 0
-    """Prompt.n_head of the prompt."""
+    """Number of tokens at the beginning of the prompt that many conversations share (Prompt.n_head)."""
     user_starts: dict[int, int] = {}
-    """For the last few user messages: the message's number, from 1, and the number of tokens before the message."""
+    """For each of the last few user messages, the number of tokens before it. The keys count user messages from 1."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The tokens of an assistant message and of the messages before it. Also the value of a row of the database."""
+    """The tokens of an assistant message and of the messages before it. Rows of the database store this type."""
 
     tokens: bytes
-    """int32 little-endian: the prompt's tokens after those of `since`, then the generated tokens that are resident."""
+    """Token ids as int32 (little-endian): first the tokens of the prompt, without those that the answer `since` has,
+    then the generated tokens that are in the model's memory.
+    """
     rest: str
-    """The end of the answer's text that `tokens` does not spell, because the last token may not be resident."""
+    """Text at the end of the answer that is not in `tokens`: the last generated token may not be in the model's memory.
+    """
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
-    """Digest of the answer that the prompt continued. b"" if the prompt continued no answer: `tokens` are then
-    complete.
+    """Digest of the earlier answer that the prompt continued. b"" if the prompt continued no answer; `tokens` are then
+    all tokens of the conversation.
     """
     facts: PromptFacts = PromptFacts()
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """Returns an answer with those generated tokens that spell a beginning of `text`. None if they spell another text.
+    """Returns an answer with the prompt's tokens and as many generated tokens as are part of `text`, which is the
+    answer that the client got. `spell` returns the text of tokens. Returns None if the generated tokens are another
+    text.
 
-    The last tokens are left out if they spell more than `text`, which ends before a stop string or an incomplete
-    character.
+    The last tokens are left out if their text goes beyond the end of `text`. This happens because the client's text
+    ends before a stop string or an incomplete character.
     """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
@@ -152,26 +164,31 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The beginning of a request for which an earlier answer has the tokens: all messages up to and including that
-    answer.
+    """The first messages of a request whose tokens are known from an earlier answer: all messages up to and including
+    that answer.
     """
 
     message: int
+    """Index of the answer among the messages of the request."""
     digest: bytes
-    """Digest of the conversation up to the message with index `message`."""
+    """Digest of the conversation up to and including the answer."""
     tokens: bytes
     rest: str
-    """Answer.rest of that message."""
+    """Text at the end of the answer that is not in `tokens` (Answer.rest)."""
     facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
-        """Returns the value of the member `after` in the JSON for llm_chat_render."""
+        """Returns the member `after` of the JSON for llm_chat_render, which then renders only the messages after the
+        answer.
+        """
         last = memoryview(self.tokens).cast("i")[-_LAST_TOKENS:].tolist()
         return {"message": self.message, "rest": self.rest, "last": last}
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All answers of a session, as they are saved under a label."""
+    """All answers of a session, as they are saved together with the session. The client names a saved session by a
+    label.
+    """
 
     mode: HistoryMode | None
     answers: dict[bytes, Answer]
@@ -190,9 +207,9 @@ class SessionAnswers:
 
 
 class AnswerMemory:
-    """The answers of all sessions, with a limit on their bytes. Beyond the limit, the owner with the most bytes loses
-    its least recently used answers. Requests without a session share the name "", and can use half of their owner's
-    bytes.
+    """The answers of all sessions, with a limit on their total bytes. Beyond the limit, the owner with the most bytes
+    loses its least recently used answers. The answers of an owner's requests without a session are kept under the
+    session name "". If they have more than half of the owner's bytes, the owner loses answers of theirs first.
     """
 
     def __init__(
@@ -204,14 +221,14 @@ class AnswerMemory:
         self._owner_bytes: Counter[int] = Counter()
         self.n_bytes = 0
         self.n_dropped = 0
-        """Answers dropped because of bytes_max."""
+        """Number of answers dropped because of bytes_max."""
         self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
-        """Called with owner, session and digest for each change of an answer of a named session, and with b"" for its
-        mode.
+        """Called with owner, session and digest whenever an answer of a named session changes. If the history mode of
+        the session changes, the digest is b"".
         """
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
-        """Sets the history mode that the client has chosen. None changes nothing."""
+        """Sets the history mode that the client has chosen for the session. If `mode` is None, nothing changes."""
         if session and mode is not None and self.mode(owner, session) != mode:
             self.record(owner, session).mode = mode
             self._report(owner, session, b"")
@@ -221,8 +238,8 @@ class AnswerMemory:
         return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
-        """Returns the longest known past of a conversation with these digests (digests_of), or None. If `is_used` is
-        False, the answers do not count as used.
+        """Returns the longest beginning of a conversation whose tokens are known, or None. `digests` are the digests up
+        to each message of the conversation (digests_of). If `is_used` is False, the answers found do not count as used.
         """
         record = self._known(owner, session)
         for index in range(len(digests) - 1, -1, -1):
@@ -237,9 +254,9 @@ class AnswerMemory:
         return None
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer under the session's current name, or drops it if the session was forgotten. `past` has the
-        tokens that the answer's prompt continued. If `answer.since` is no longer stored with these tokens, the kept
-        answer includes them.
+        """Keeps the answer under the current name of the session. If the session was forgotten in the meantime, the
+        answer is dropped. `past` are the tokens of the earlier answer that the prompt continued (`answer.since`). If
+        the earlier answer was dropped or replaced in the meantime, `past` is stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
@@ -252,7 +269,7 @@ class AnswerMemory:
         record = self.record(owner, session)
         before = record.answers.get(digest)
         if before is not None and before != answer:
-            self._retire(record, digest)  # later answers continued the old tokens
+            self._retire(record, digest)  # the answers that continued the old tokens need a copy of them
         else:
             self._drop(record, digest)
         record.answers[digest] = answer
@@ -277,13 +294,15 @@ class AnswerMemory:
             self.restore(owner, new_session, record)
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
-        """Copies the answers of the parent to a session that is used for the first time, if `parent` is not ""."""
+        """If `parent` is not "", and the session is used for the first time, copies the parent's answers to the
+        session.
+        """
         if self.source(owner, parent, session) != session:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """Returns the session whose answers a request uses: the parent if the session is not known yet, otherwise the
-        session.
+        """Returns the session whose answers a request uses: the parent if there is one and the session is not known
+        yet, otherwise the session itself.
         """
         return parent if parent and session and (owner, session) not in self._sessions else session
 
@@ -314,7 +333,7 @@ class AnswerMemory:
         return StoredSession(record.mode, dict(record.answers)) if record.answers or record.mode is not None else None
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
-        """Adds saved answers to a session. They count as just used, and the limits apply."""
+        """Adds saved answers to a session, as if they were just used. The limits apply to them, too."""
         self.choose(owner, name, saved.mode)
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
@@ -327,7 +346,7 @@ class AnswerMemory:
         return self._sessions.get((owner, session)) or SessionAnswers(owner, session)
 
     def record(self, owner: int, session: str) -> SessionAnswers:
-        """Returns the record of the session, which is created if there is none."""
+        """Returns the record of the session. Creates the record if the session has none."""
         record = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
         self._sessions.move_to_end((owner, session))
         while len(self._sessions) > limits.ANSWER_SESSIONS_MAX:
@@ -341,7 +360,7 @@ class AnswerMemory:
             self._report(record.owner, record.name, digest)
 
     def _retire(self, record: SessionAnswers, digest: bytes) -> None:
-        """Removes an answer. Its tokens are added to the answers that continue it."""
+        """Removes an answer. The answers that continue the removed answer get a copy of its tokens."""
         removed = record.answers[digest]
         self._drop(record, digest)
         for later, answer in record.answers.items():
@@ -353,7 +372,9 @@ class AnswerMemory:
                 self._report(record.owner, record.name, later)
 
     def _drop_oldest(self) -> None:
-        """Drops the oldest answer of the owner with the most bytes, and all answers that continue it."""
+        """Drops the least recently used answer of the owner with the most bytes, and all answers that continue this
+        answer.
+        """
         [(owner, n_bytes)] = self._owner_bytes.most_common(1)
         record = self._sessions.get((owner, ""))
         if record is None or record.n_bytes <= n_bytes // 2:
@@ -379,8 +400,8 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """Returns the digests of the answers that have the tokens of this past, the oldest first, or [] if one is
-    missing.
+    """Returns the digests of the answers whose tokens, joined, are the conversation up to `digest`: the oldest answer
+    first. Returns [] if one of these answers is missing.
     """
     chain: list[bytes] = []
     while digest:

@@ -1,7 +1,7 @@
-"""Answers as rows of the database. The next daemon finds the answers of named sessions. The answers of a saved session
-stay until the saved session is removed.
+"""Writes the answers of named sessions to the database, and reads them again when llmd starts. A session that a client
+saves under a label also has its answers saved: in a row of their own, which stays until the saved session is removed.
 
-A session whose rows are lost still works, because its past answers are then rendered and tokenized again.
+If the rows of a session are lost, the session still works: its past answers are rendered and tokenized again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def follow(memory: AnswerMemory, database: Database) -> None:
 
 
 def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
-    """Adds the answers that the previous daemon wrote to the memory. Blocks. Raises sqlite3.Error."""
+    """Reads the answers that the previous daemon wrote, and adds them to `memory`. Blocks. Raises sqlite3.Error."""
     refused: list[str] = []
     for (_, owner, name, digest), body in list(database.rows(ANSWER)):
         try:
@@ -52,7 +52,7 @@ def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
 
 
 def _checked(digest: bytes, answer: Answer, n_vocab: int) -> Answer:
-    """Returns the answer. Raises ValueError if the answer cannot be one of this model's."""
+    """Returns the answer. Raises ValueError if this model cannot have generated the answer."""
     if len(digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {len(digest)} bytes, not {DIGEST_BYTES}")
     if len(answer.tokens) % TOKEN_BYTES:
@@ -71,12 +71,12 @@ class SavedAnswers:
         self._n_vocab = n_vocab
 
     async def write(self, owner: int, label: str, saved: StoredSession | None) -> None:
-        """Replaces the answers of a label. If `saved` is None, the answers are removed."""
+        """Replaces the answers saved under a label. If `saved` is None, removes them."""
         self._database.changed((SAVED, owner, label, b""), lambda: saved)
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns the answers of a label. Returns None if the label has no answers, or if its row cannot be read; the
+        """Returns the answers saved under a label. Returns None if there are none, or if their row cannot be read; the
         session is then loaded without answers. Blocks.
         """
         try:
@@ -92,7 +92,8 @@ class SavedAnswers:
         return saved
 
     def sweep(self, labels: Iterable[tuple[int, str]]) -> None:
-        """Removes the answers of labels that have no saved session. A crash leaves such answers if it happens after the
-        removal of a saved session and before the removal of its answers. Blocks. Raises sqlite3.Error.
+        """Removes the answers saved under labels that no saved session has. A crash leaves such answers if it happens
+        between the removal of a saved session and the removal of its answers. `labels` are the owners and labels of all
+        saved sessions. Blocks. Raises sqlite3.Error.
         """
         self._database.keep_only(SAVED, [(SAVED, owner, label, b"") for owner, label in labels])
