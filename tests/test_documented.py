@@ -221,23 +221,47 @@ def test_pages_that_sources_name_exist() -> None:
 # --- the architecture ------------------------------------------------------------------------------------------------
 
 
-FAMILIES = ("ctl", "dialects", "endpoints", "llama", "sim")
-"""Folders whose files are all of one kind, so that ARCHITECTURE.md describes only the folder."""
+INDEX_COLUMNS_MAX = 140
+ENTRY = re.compile(r"^- `([\w.]+)`: (.*(?:\n  .*)*)", re.MULTILINE)
 
 
-def modules() -> list[str]:
-    c = (ROOT / "libllm").rglob("*.c*")
-    python = (ROOT / "daemon" / "llmd").rglob("*.py")
-    told = {path.stem for path in (*c, *python) if not set(path.parts) & set(FAMILIES)}
-    return sorted({*FAMILIES, *told} - {"__init__"})
+def index_of_files() -> dict[str, list[tuple[str, str]]]:
+    """Returns for each folder in the index of ARCHITECTURE.md the names of its modules, with their subjects."""
+    index = (ROOT / "ARCHITECTURE.md").read_text().split("## Files\n")[1].split("\n## ")[0]
+    return {
+        folder: [(name, " ".join(subject.split())) for name, subject in re.findall(ENTRY, text)]
+        for folder, text in re.findall(r"^### `([\w/]+)/`\n(.*?)(?=^### |\Z)", index, re.MULTILINE | re.DOTALL)
+    }
 
 
-@pytest.mark.parametrize("name", modules())
-def test_module_has_a_place_in_the_architecture(name: str) -> None:
-    """ARCHITECTURE.md names a module, or the family to which it belongs ("engine*")."""
-    named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (ROOT / "ARCHITECTURE.md").read_text()))
-    families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
-    assert name in named or name.startswith(families)
+def modules() -> dict[str, list[str]]:
+    """Returns for each folder with sources the names that the index should have. A header alone keeps its ending."""
+    sources = [path for folder in ("include", "libllm", "daemon/llmd") for path in (ROOT / folder).rglob("*.*")]
+    found: dict[str, set[str]] = {}
+    for path in sources:
+        is_alone = path.suffix == ".h" and not (path.with_suffix(".c").exists() or path.with_suffix(".cpp").exists())
+        if path.suffix in (".c", ".cpp", ".h", ".py") and path.stem != "__init__":
+            found.setdefault(relative(path.parent), set()).add(path.name if is_alone else path.stem)
+    return {folder: sorted(names) for folder, names in found.items()}
+
+
+@pytest.mark.parametrize("folder", modules())
+def test_the_index_has_each_module_once(folder: str) -> None:
+    assert sorted(name for name, _ in index_of_files()[folder]) == modules()[folder]
+
+
+def test_the_index_has_no_folder_that_is_gone() -> None:
+    assert index_of_files().keys() == modules().keys()
+
+
+def test_the_index_says_what_each_module_decides() -> None:
+    entries = [(folder, name, subject) for folder, found in index_of_files().items() for name, subject in found]
+    assert [entry for entry in entries if len(entry[2].split()) < 5] == []
+
+
+def test_the_index_fits_a_terminal() -> None:
+    index = (ROOT / "ARCHITECTURE.md").read_text().split("## Files\n")[1].split("\n## ")[0]
+    assert [line for line in index.splitlines() if len(line) > INDEX_COLUMNS_MAX] == []
 
 
 def test_the_architecture_is_short() -> None:
