@@ -56,7 +56,7 @@ enum {
     LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
     LLM_OUTBOX_BYTES_MAX = 65536, /* a request with so many bytes of undelivered text takes part in no step */
     LLM_TEXT_BYTES_MAX = 256,
-    LLM_LOGPROBS_MAX = 20,     /* most likely tokens reported for each generated token */
+    LLM_LOGPROBS_MAX = 20,     /* how many of the most likely tokens can be reported for each generated token */
     LLM_JSON_DEPTH_MAX = 1024, /* nesting levels that llm_json_scan can follow */
 };
 
@@ -97,7 +97,7 @@ typedef struct llm_engine_options {
     uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions; 0: a fraction of free memory */
     uint32_t capacity_policy;  /* llm_policy */
     uint32_t n_parked_max;     /* entries beyond the slots, for parked branches (policy park); 0: 64 */
-    uint32_t branches_max;     /* most branches of one session; 0: 3 */
+    uint32_t branches_max;     /* maximum number of branches of a session; 0: 3 */
     uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
     /* limit on the bytes of states in state_dir; 0: half of the space that is free at the start, plus the bytes that
      * such states already occupy */
@@ -110,7 +110,7 @@ typedef struct llm_engine_options {
      * that this process can use, and fewer while other processes use the cores */
     int32_t n_threads;
     int32_t n_gpu_layers; /* layers on the GPU; -1: as many as fit; ignored without a GPU */
-    uint32_t n_batch;     /* most tokens of one model step; 0: 512 */
+    uint32_t n_batch;     /* maximum number of tokens of a model step; 0: 512 */
     /* milliseconds: prefill in a step is limited so that two tokens of a decoding session are at most this far apart,
      * unless 16 prompt tokens alone take longer; 0: 100 */
     uint32_t gap_ms_target;
@@ -328,7 +328,7 @@ typedef struct llm_prompt {
  *                            `constraint` is ignored.
  *   `reasoning_apart`        bool, default true; false: reasoning is part of the text.
  *   `continues`              bool: the last message is the assistant's, and the answer continues it.
- *   `thinking_tokens_max`    most reasoning tokens; -1: not limited.
+ *   `thinking_tokens_max`    maximum number of reasoning tokens; -1: not limited.
  *   `follows_thinking`       bool: if true, the prompt's constraint says where reasoning ends even if
  *                            thinking_tokens_max is missing; n_answer_stops (llm_wire.h) needs that.
  */

@@ -28,8 +28,8 @@ extern "C" {
 
 /* Entries of GENERATE:
  *   `prompt`      token ids, at least one.
- *   `max_tokens`  most tokens to generate; 0: as many as the context can hold. The context limits every other value,
- *                 too.
+ *   `max_tokens`  maximum number of tokens to generate; 0: as many as the context can hold. The context limits every
+ *                 other value, too.
  *   `sampling`    map of LLM_SAMPLING_TABLE; a missing parameter has its default.
  *   `logit_bias`  pairs of token and finite bias.
  *   `stop`        stop strings, none of them empty.

@@ -21,8 +21,8 @@ int notifier_fd(const notifier *d);
 void notifier_wake(notifier *d);  /* any producer thread */
 void notifier_arm(notifier *d);   /* consumer */
 void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
-/* Called by the consumer: arms, sleeps until a wake or until timeout_ms have passed (-1 for no limit), and clears.
- * `ready` is called once after arming; if `ready` returns true, the sleep is skipped. */
+/* Called by the consumer: arms the notifier, sleeps until a wake or until timeout_ms have passed (-1 for no limit), and
+ * clears the notifier. `ready` is called once after arming. If `ready` returns true, the consumer does not sleep. */
 void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
 
 #endif

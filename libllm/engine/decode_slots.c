@@ -28,8 +28,8 @@ static void begin(decode *d, request *r, branch *b)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        /* this request needs no step now, so slots are assigned again: other requests may wait for its prompt
-         * (`after`), or for its slot if it has ended */
+        /* the request needs no step to consume its prompt, so slots are assigned again at once: other requests may wait
+         * for this prompt (`after`), or for the slot if the request has ended */
         d->may_assign_slots = true;
     }
 }
@@ -272,8 +272,8 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* A new request that gets no slot at its first attempt tries once more in the next loop: the branch for which a
-         * slot was kept free (table_may_take_slot) may have its slot by then. */
+        /* A new request that gets no slot at its first attempt tries once more in the next loop. Until then, another
+         * branch for which a slot was kept free (table_may_take_slot) may have taken that slot. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;

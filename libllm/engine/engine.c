@@ -12,7 +12,7 @@
 
 enum {
     N_BATCH_DEFAULT = 512,
-    N_BATCH_MIN = 32, /* least value of n_batch, in addition to one token for each slot */
+    N_BATCH_MIN = 32, /* minimum of n_batch, in addition to one token for each slot */
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
@@ -22,7 +22,8 @@ enum {
     BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    /* least limit on the bytes of states in transfer to or from disk, for a small parked_bytes_max */
+    /* minimum of the limit on the bytes of states in transfer to or from disk; it applies if parked_bytes_max is
+     * small */
     IN_FLIGHT_BYTES_MIN = 1 << 28,
     MEMORY_SHARE = 10, /* a tenth of free memory for checkpoints, another tenth for parked sessions */
 };

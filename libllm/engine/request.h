@@ -1,6 +1,6 @@
 /* request.h: one generation, from its command to its one terminal event. Owned by the decode thread.
  *
- *   WAITING --session free--> RUNNING --any end--> ENDED --FINISHED delivered--> (freed)
+ *   WAITING --gets a slot---> RUNNING --any end--> ENDED --FINISHED delivered--> (freed)
  *      |                 prefill, decode              ^
  *      +------- cancel, reset, close, shutdown, ------+
  *               failure

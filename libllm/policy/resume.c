@@ -47,8 +47,8 @@ static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
     return (int64_t)n_keep - n_cost;
 }
 
-/* Whether the candidate replaces the best way so far. Only a larger gain does: if two ways gain the same, the one that
- * is considered first copies less. */
+/* Whether the candidate replaces the best way so far. Its gain must be larger: of two ways with the same gain, the one
+ * that was considered first copies less. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -61,8 +61,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns the length of the longest prefix that can be reused without kept logits. One token must be consumed to get
- * logits, unless may_keep_all. */
+/* Returns the length of the longest prefix of the prompt that can be reused if no logits were kept. Unless
+ * may_keep_all, the last token must be consumed to get logits. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;
@@ -81,9 +81,9 @@ static uint32_t truncation_of(const resume_source *source, uint32_t common, uint
     return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
-/* Returns the index of the checkpoint with the largest gain, or -1 if there is none. The checkpoint must be restorable
- * into a branch that has the prompt's first `attention` tokens. With whole_only, the checkpoint must hold the whole
- * state. */
+/* Returns the index of the checkpoint with the largest gain, or -1 if there is none. Considers the checkpoints that can
+ * be restored into a branch whose first `attention` tokens are equal to the prompt's. With whole_only, considers the
+ * checkpoints that hold the whole state. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -100,9 +100,9 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* Returns the way that copies the donor, and then restores the best checkpoint into the copy. The donor's first
- * `attention` tokens are the prompt's. If `donor` is -1, nothing is copied: the checkpoint is restored into `own`, or
- * needs no branch. */
+/* Returns the way that copies the donor (another branch), and then restores the best checkpoint into the copy. The
+ * donor's first `attention` tokens are equal to the prompt's. If `donor` is -1, nothing is copied: the checkpoint is
+ * restored into the request's own branch, or, with whole_only, without the state of a branch. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);

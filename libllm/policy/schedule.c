@@ -3,12 +3,13 @@
 #include <math.h>
 
 enum {
-    CHUNK_FIRST = 128, /* most prompt tokens before the first measurement */
-    CHUNK_MIN = 32,    /* least tokens of a call that only prefills, because fixed costs dominate a smaller call */
-    /* least prompt tokens in a call with decoding requests: enough to be worth reading a long prompt's KV cache */
+    CHUNK_FIRST = 128, /* maximum number of prompt tokens in a step before the first measurement */
+    CHUNK_MIN = 32,    /* minimum number of tokens of a call that only prefills: fixed costs dominate a smaller call */
+    /* minimum number of prompt tokens in a call with decoding requests: with fewer, reading a long prompt's KV cache
+     * would not be worth it */
     CHUNK_MIXED_MIN = 16,
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
-    SHARE_MIN = 16,   /* least tokens of each request, if several requests prefill in one call */
+    SHARE_MIN = 16,   /* minimum number of tokens of each request, if several prefill in one call */
     ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no request decodes */
     /* the same limit, in durations of a step without prefill: longer calls consume no more tokens per second */
     ALONE_STEPS = 4,
@@ -128,10 +129,10 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-/* Divides a step's prefill. First, each request whose remaining tokens fit into an equal share (is_short) gets all of
- * them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time, a further
- * request gets at least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every request that
- * takes part, the call reads a KV cache. */
+/* Distributes a step's prompt tokens. First, each request whose remaining tokens fit into an equal share (is_short)
+ * gets all of them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time,
+ * a further request gets at least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every
+ * request that takes part, the call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
