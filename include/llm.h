@@ -217,11 +217,11 @@ typedef struct llm_info {
  * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A model that only
  * makes embeddings (memory LLM_MEMORY_NONE) has no sessions; for such a model n_ctx limits the tokens of one text.
  *
- *   LLM_INVALID     an option is out of range
+ *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
- *                   it), or an assertion of llama.cpp failed
- *   LLM_IO          the shared memory cannot be made; `error` has its name and errno
- *   LLM_NO_MEMORY   the weights or the state are larger than the available memory */
+ *                   it), or an assertion of llama.cpp failed.
+ *   LLM_IO          the shared memory cannot be made; `error` has its name and errno.
+ *   LLM_NO_MEMORY   the weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
 /* Returns the loaded part of the model in thousandths: 0 before loading begins, 1000 when the whole model is loaded. A
@@ -399,15 +399,15 @@ typedef struct llm_document {
 /* Makes a constraint document, which describes for the sampler the form that an answer must have. A GENERATE carries
  * the document as `constraint` (llm_wire.h). `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default
  * true)}:
- *   json         any JSON object
- *   json_schema  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
- *                these keywords are ignored, and the answer can violate them. Never enforced: formats other than date,
- *                time, date-time, duration, email and uuid; that exactly one alternative of oneOf matches; maxLength
- *                and maxItems above 2000. In a `pattern`, a set of characters never matches a character that JSON
- *                escapes
- *   grammar      `text` is GBNF, with a rule named root
- *   regex        `text` is a regular expression that the whole answer matches
- *   choice       `text` is a JSON list of texts, and the answer is one of them
+ *   `json`         any JSON object.
+ *   `json_schema`  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
+ *                  these keywords are ignored, and the answer can violate them. Never enforced: formats other than
+ *                  date, time, date-time, duration, email and uuid; that exactly one alternative of oneOf matches;
+ *                  maxLength and maxItems above 2000. In a `pattern`, a set of characters never matches a character
+ *                  that JSON escapes.
+ *   `grammar`      `text` is GBNF, with a rule named root.
+ *   `regex`        `text` is a regular expression that the whole answer matches.
+ *   `choice`       `text` is a JSON list of texts, and the answer is one of them.
  *
  * An input that is too large is refused before it is processed. Returns LLM_INVALID, and `error` says what cannot be
  * expressed or which size is too large; or LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any

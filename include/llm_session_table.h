@@ -15,7 +15,8 @@
  *   rename     write the name buffer that is not in use, then store the word with generation + 1 and its index
  *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
  *              the word again. If the generation is the same, the copy is valid even if tokens were appended meanwhile;
- *              otherwise begin again
+ *              otherwise begin again.
+ *
  * A writer that dies at any point leaves a readable table, because nobody waits for a lock.
  */
 #ifndef LLM_SESSION_TABLE_H

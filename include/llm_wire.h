@@ -94,12 +94,12 @@ extern "C" {
  *
  * If a session has no usable state, SAVE saves only its tokens. They are prefilled when the session is used after a
  * LOAD. Errors of single commands:
- *   SAVE           LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL
+ *   SAVE           LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL.
  *   LOAD           LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a branch can hold now),
- *                  LLM_VERSION (the file was refused and set aside), LLM_CAPACITY
+ *                  LLM_VERSION (the file was refused and set aside), LLM_CAPACITY.
  *   SAVE and LOAD  LLM_NO_MEMORY, also if the limit on bytes in transfer to or from the disk is reached; the command
- *                  can be tried again later
- *   FORK and LOAD  LLM_SHUTDOWN (the engine has been stopped and writes no new sessions)
+ *                  can be tried again later.
+ *   FORK and LOAD  LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
  *
  * Commands are checked strictly. A key that is unknown, repeated or not part of the command, a missing key, a wrong
  * type, a value out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters

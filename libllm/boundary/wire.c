@@ -318,7 +318,7 @@ static void put_byte(wire_writer *w, uint8_t byte)
     }
 }
 
-/* Writes a first byte and a big-endian number of n bytes. */
+/* Writes the first byte of an encoding, and then a big-endian number of n bytes. */
 static void put_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
 {
     uint8_t *at = room(w, 1 + n);

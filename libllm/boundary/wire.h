@@ -151,7 +151,7 @@ typedef struct wire_finished {
  * 0. */
 typedef struct wire_tokens {
     uint32_t n;
-    int32_t n_likeliest; /* likeliest tokens for each token; -1: no log probabilities */
+    int32_t n_likeliest; /* number of most likely tokens reported per token; -1: no log probabilities */
     const int32_t *tokens;
     const uint32_t *ends;
     const float *logprobs;

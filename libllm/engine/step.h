@@ -77,10 +77,11 @@ bool step_has(const step *t, step_part part);
 
 /* Makes one model call for the requests of these parts (a set of step_part) whose branches still have slots. Returns
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
- *                       The caller must call step_checkpoint before the next call
- *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give up
- *   MODEL_STOPPED       `stop` returned true; nothing changed
- *   anything else       the branches that the failure harmed are invalid */
+ *                       The caller must call step_checkpoint before the next call.
+ *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give
+ *                       up.
+ *   MODEL_STOPPED       `stop` returned true; nothing changed.
+ *   Any other result    the branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
 /* Saves each checkpoint that became due in the last model call, unless the branch has changed since. Saving copies the
