@@ -5,8 +5,8 @@
 
 namespace {
 
-constexpr size_t HEAD = 32, TAIL = 96; /* number of bytes kept at both ends of a long text; TAIL is longer than any
-                                        * closing marker */
+constexpr size_t HEAD = 32, TAIL = 96; /* number of bytes kept at the beginning and the end of a long string; TAIL is
+                                        * longer than any closing delimiter */
 constexpr char MARKED_QUOTE[] = "<|\"|>";
 
 struct span {
@@ -23,7 +23,8 @@ bool is_within_character(char c)
     return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-/* Follows the containers and strings of an incomplete value, and finds parts that can be left out. */
+/* Scans the lists, objects and strings of a value that is still being generated, and finds the parts that can be left
+ * out. */
 class containers {
   public:
     containers(const std::string &value_text, size_t begin, bool is_marked)
@@ -34,9 +35,9 @@ class containers {
         }
     }
 
-    /* Returns the parts that can be left out, in ascending order and not adjacent. These parts are the elements before
-     * the current element of each open container, and the middle of the open string. If the current element has no byte
-     * yet, its container is kept whole. */
+    /* Returns the parts that can be left out, in ascending order and not adjacent. These parts are the complete
+     * elements of each list or object that is still open, and the middle of the string that is still open. If the
+     * element after the last comma has no byte yet, all elements of its list or object are kept. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -90,7 +91,8 @@ class containers {
         }
     }
 
-    /* Moves past an escape, a character or the end of the string. A cut can be before each escape or character. */
+    /* Moves past the next escape or character, or past the closing quote. The omitted part of a string begins and ends
+     * at such positions (cut_begin, cut_end), never inside an escape or character. */
     void follow_string()
     {
         if (at >= string_begin + HEAD && cut_begin == 0) {
@@ -120,7 +122,8 @@ class containers {
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
-/* Returns the middle of a text that is between marks. The middle begins and ends at character boundaries. */
+/* Returns the middle of an argument that is plain text between delimiters, without quotes. This middle can be left out.
+ * It begins and ends at character boundaries. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;
@@ -133,8 +136,8 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
-/* Returns the parts of the current value that can be left out. No part of a number can be left out, because only all
- * its characters show that it is a number. */
+/* Returns the parts that can be left out of the value in which the text ends. No part of a number can be left out,
+ * because only all its characters show that it is a number. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {
     const size_t begin = text.find_first_not_of(" \t\r\n", now.value);
@@ -152,8 +155,8 @@ std::vector<span> superfluous_value(const std::string &text, const answer_readin
     return is_number ? std::vector<span>() : superfluous_text(text, begin);
 }
 
-/* Returns whether `text` contains the characters of `less` in this order, with any characters between them, because
- * omitted parts must be the only difference. */
+/* Returns whether `less` can be made from `text` by leaving out characters, because omitted parts must be the only
+ * difference. */
 bool is_spelled_within(const std::string &less, const std::string &text)
 {
     size_t n = 0;

@@ -1,13 +1,14 @@
-/* answer_shortening.h: leaves out the parts of an incomplete call that llama.cpp's parser does not need to parse again:
- * calls before the last call, complete elements of open containers, and the middle of a long text. Used only by the
- * answer parser. Example:
+/* answer_shortening.h: shortens an answer that ends within a tool call, before llama.cpp's parser parses it again. Left
+ * out are parts that no longer matter for parsing the rest: tool calls before the last one, complete elements of lists
+ * and objects that are still open, and the middle of a long string. Used only by the answer parser. An example, before
+ * and after:
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
  *
- * The rest of the call is parsed in the same way after both texts. That the rest is parsed in the same way cannot be
- * proved, so it is checked: the parser parses the shortened text once, and parts are only left out if the result agrees
- * (answer_says_less). */
+ * Whatever the model generates next should be parsed in the same way after both texts. This cannot be proved, so it is
+ * checked: the shortened text is parsed once, and the parts are left out only if the result agrees with the result for
+ * the whole text (answer_says_less). */
 #ifndef LLM_ANSWER_SHORTENING_H
 #define LLM_ANSWER_SHORTENING_H
 
@@ -16,16 +17,18 @@
 #include "text/answer/answer_reading.h"
 
 struct answer_shortening {
-    std::string head;   /* the text before the last omitted part, without the other omitted parts */
-    size_t n_tail = 0;  /* number of bytes after the last omitted part, which are unchanged */
-    size_t n_calls = 0; /* number of omitted calls */
+    std::string head;   /* the shortened text up to the last omitted part */
+    size_t n_tail = 0;  /* number of bytes after the last omitted part */
+    size_t n_calls = 0; /* number of omitted tool calls */
 };
 
-/* Shortens a text that ends within a call. `now` is the result of parsing the text. `has_marked_strings` says that
- * <|"|> is the quote of strings. If nothing is left out, n_tail is the length of the whole text. */
+/* Shortens the text of an answer that ends within a tool call. `now` is the result of parsing the text.
+ * `has_marked_strings` is true if strings are between <|"|> instead of quotes. If nothing is left out, n_tail is the
+ * length of the whole text. */
 answer_shortening answer_shortened(const std::string &text, const answer_reading &now, bool has_marked_strings);
 
-/* Returns whether `less`, parsed from the shortened text, agrees with `now` apart from the omitted parts. */
+/* Returns whether `less`, the result of parsing the shortened text, agrees with `now`, the result for the whole text,
+ * apart from the omitted parts. `n_calls` is the number of omitted tool calls. */
 bool answer_says_less(const answer_reading &now, const answer_reading &less, size_t n_calls);
 
 #endif

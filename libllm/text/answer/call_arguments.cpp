@@ -58,9 +58,10 @@ bool is_scalar(const std::string &text)
     return text == "true" || text == "false" || text == "null" || is_number(text);
 }
 
-/* Copies the object part by part to `out`. Further text cannot change the first `n_sure` bytes of `out`, and only these
- * bytes are returned. For {"a": "x", "b": tru the result is {"a": "x". A name is certain when its value begins. A comma
- * is certain when the next part is, since {"a": "x",} is repaired by dropping the comma. */
+/* Copies the JSON object to `out`, piece by piece (brackets, commas, strings, numbers, ...). The first `n_sure` bytes
+ * of `out` are certain: whatever is generated next cannot change them. Only these bytes are returned. For {"a": "x",
+ * "b": tru the result is {"a": "x". A member's name becomes certain when its value begins. A comma becomes certain
+ * together with the piece after it, since {"a": "x",} is repaired by dropping the comma. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -81,7 +82,8 @@ class object_scanner {
   private:
     enum class place { BEGIN, FIRST_NAME, NAME, COLON, FIRST_VALUE, VALUE, BEHIND_VALUE };
 
-    /* Copies one part of the JSON. Returns false if the next part is incomplete or not JSON. */
+    /* Copies the next piece of the JSON, which begins with `c`. Returns false if the piece is incomplete or not
+     * JSON. */
     bool step(char c)
     {
         switch (now) {
@@ -131,7 +133,7 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
-    /* Copies a number or a word as soon as the next character is known. */
+    /* Copies a number or a word (true, false, null). Returns false if the character after it is not known yet. */
     bool scalar()
     {
         size_t end = at;
@@ -149,7 +151,8 @@ class object_scanner {
         return true;
     }
 
-    /* Copies a string. A name becomes certain when its value begins, any other string character by character. */
+    /* Copies a string. A member's name becomes certain only when the member's value begins, any other string character
+     * by character. */
     bool string(bool is_name)
     {
         put('"', now);
@@ -244,8 +247,9 @@ class object_scanner {
         return true;
     }
 
-    /* Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse the half and with it the whole call.
-     * The first half of a pair is copied only when six more bytes show whether the second half follows. */
+    /* Copies an escape \uXXXX. Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse the half and
+     * with it the whole tool call. The first half of a pair is copied only when six more bytes show whether the second
+     * half follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;
@@ -282,7 +286,7 @@ class object_scanner {
     const std::string &text;
     size_t at = 0;
     std::string out;
-    size_t n_sure = 0; /* bytes of `out` that further text cannot change */
+    size_t n_sure = 0; /* number of bytes of `out` that whatever is generated next cannot change */
     std::string closers;
     place now = place::BEGIN;
     bool is_whole = false;

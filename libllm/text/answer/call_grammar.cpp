@@ -14,11 +14,11 @@ namespace {
 using tags = common_chat_peg_builder;
 
 /* n arguments in any order take 2^n rules of about 120 bytes each, one rule for each set of missing arguments. (A rule
- * for each order would take n! rules.) If a tool has more than UNORDERED_MAX arguments, the required arguments come in
- * the order of the schema, and optional arguments come anywhere between them, each any number of times. */
+ * for each order would take n! rules.) If a tool has more than UNORDERED_MAX arguments, the required arguments must
+ * come in the order of the schema, and optional arguments can come anywhere between them, each any number of times. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
-/* Matches any name, for names of arguments whose own grammar would be too large. */
+/* Matches any argument name. Used if a grammar of the names that the schema allows would be too large. */
 const char *const ANY_NAME = "[^\\x00-\\x1F\\x7F<>\"/]+";
 
 size_t n_declared(const tool_schemas::separate &tool)
@@ -27,15 +27,15 @@ size_t n_declared(const tool_schemas::separate &tool)
                                              [](const schema_argument &one) { return !one.name.empty(); }));
 }
 
-/* Makes a rule of each mark, because the same mark can be next to thousands of arguments, and a rule keeps the grammar
- * small. */
+/* Makes one rule for each delimiter of arguments. The same delimiter can be next to thousands of arguments, and a rule
+ * keeps the grammar small. */
 class shared_marks {
   public:
     explicit shared_marks(parser_graph *graph) : g(*graph) {}
 
     size_t node(const std::string &text)
     {
-        constexpr size_t BYTES_MIN = 6; /* the name of a rule is as long as a shorter mark */
+        constexpr size_t BYTES_MIN = 6; /* a shorter delimiter is not longer than the name of a rule */
         if (text.size() < BYTES_MIN) {
             return g.literal(text);
         }
@@ -49,9 +49,9 @@ class shared_marks {
     std::map<std::string, size_t> rules;
 };
 
-/* Makes the rules of one tool's arguments. An argument is *counted* (it comes at most once, and the rules of rest()
- * depend on which counted arguments are missing) or *repeated* (it comes any number of times). Required arguments are
- * counted; optional arguments are counted only if the tool has few arguments. */
+/* Makes the rules of one tool's arguments. An argument is either *counted*: it can come once, and the rules of rest()
+ * depend on which counted arguments are still missing. Or it is *repeated*: it can come any number of times. Required
+ * arguments are counted; optional arguments are counted only if the tool has few arguments. */
 class argument_rules {
   public:
     argument_rules(parser_graph *graph, shared_marks *all_marks, tool_schemas *compiled, size_t number_of_call,
@@ -97,14 +97,14 @@ class argument_rules {
     bool are_marked = false, has_blanks = false;
     bool keeps_all = false;                /* optional arguments are counted, too */
     bool is_ordered = false;               /* counted arguments come in the order of the schema */
-    std::vector<size_t> counted, repeated; /* nodes of arguments */
-    /* one rule for all repeated arguments, because writing them in each rest() made the grammar grow quadratically */
+    std::vector<size_t> counted, repeated; /* nodes of the parser graph, one per argument */
+    /* one rule for all repeated arguments; when each rule of rest() listed them, the grammar grew quadratically */
     size_t any_repeated = 0;
     std::vector<bool> is_required;             /* whether each counted argument is required */
     std::map<std::vector<bool>, size_t> rests; /* rule for each set of missing counted arguments */
 
-    /* Returns whether the form has blanks outside arguments and outside the text that opens the call. If so, blanks can
-     * also be between arguments. */
+    /* Returns whether llama.cpp's parser of this tool call allows blanks outside arguments and outside the text that
+     * opens the call. If it does, blanks are also allowed between arguments. */
     bool has_blanks_outside(size_t call) const
     {
         bool has_blanks_there = false;
@@ -135,8 +135,8 @@ class argument_rules {
         return g.grammar(tool_schemas::element_of(rule));
     }
 
-    /* Returns a value in JSON's spelling. Texts can also be in single quotes, because templates write the texts of
-     * earlier calls in single quotes. */
+    /* Returns a node that matches an argument's value as JSON. Strings can also be in single quotes, because templates
+     * write the strings of earlier tool calls in single quotes. */
     size_t python_value(const schema_argument &one)
     {
         std::vector<size_t> ways = {element(one.element)};
@@ -173,13 +173,14 @@ class argument_rules {
         }
     }
 
-    /* Returns the rule of the argument's texts followed by `close`, or nullopt if the argument can be any text. */
+    /* Returns the rule of the strings that the argument allows, followed by `close`. Returns nullopt if the argument
+     * allows any string. */
     std::optional<std::string> texts_before(const std::string &close, const schema_argument &one)
     {
         return one.texts.has_value() ? schemas.bare(*one.texts, close) : std::nullopt;
     }
 
-    /* Appends the text of a node that consists of literals only. Returns false for other nodes. */
+    /* If the node consists only of literals, appends their text to *text. Otherwise returns false. */
     bool add_literals(size_t node, std::string *text) const
     {
         if (g.is(node, "literal")) {
@@ -191,8 +192,9 @@ class argument_rules {
                std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
     }
 
-    /* Returns the parts with as few literals as possible: the argument's name, and shared marks around the name. `name`
-     * is "" for any name. */
+    /* Returns the nodes with adjacent literals joined, so that there are as few literals as possible: one for the
+     * argument's name, and shared rules for the text around the name. `name` is "" if the argument can have any
+     * name. */
     std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
     {
         std::vector<size_t> out;
@@ -204,7 +206,7 @@ class argument_rules {
             for (const size_t one :
                  {before.empty() ? 0 : marks.node(before), at == std::string::npos ? 0 : g.literal(name),
                   behind.empty() ? 0 : marks.node(behind)}) {
-                if (one != 0) { /* 0 means that there is no node, because node 0 existed before */
+                if (one != 0) { /* 0 stands for no node, since node 0 already existed */
                     out.push_back(one);
                 }
             }
@@ -223,8 +225,9 @@ class argument_rules {
         return out;
     }
 
-    /* Returns the argument in each way that its schema allows. A text without quotes can begin like JSON, and ends at
-     * the closing mark. If any text is allowed, JSON therefore needs no way of its own. */
+    /* Returns a node for each way to write the argument, with the values that its schema allows. A string without
+     * quotes ends at the closing delimiter, and can look like any JSON. So if any string is allowed, other JSON values
+     * need no alternative of their own. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -238,7 +241,7 @@ class argument_rules {
                 const std::optional<std::string> texts = texts_before(way.text_end, one);
                 close({texts.has_value() ? g.grammar(*texts) : g.text_with(way.text_end)});
             }
-            /* JSON is also allowed as text */
+            /* true if any string is allowed, which includes all JSON values */
             const bool is_covered = way.may_be_text && one.may_be_text && !one.texts.has_value();
             const std::string &rule = one.may_be_text && one.texts.has_value() ? one.not_text : one.element;
             if (way.may_be_json && !one.is_text && !is_covered && !rule.empty()) {
@@ -253,7 +256,7 @@ class argument_rules {
         return all;
     }
 
-    /* Returns a sequence of the separator, the argument, and the rule of everything after the argument. */
+    /* Returns a node for the separator, the argument, and everything after the argument. */
     size_t argument(size_t node, bool is_first, const std::vector<bool> &left)
     {
         std::vector<size_t> parts;
@@ -268,8 +271,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule of the text that can follow while the arguments `left` are missing. Each set of missing
-     * arguments has one rule, whatever the order of the arguments before. */
+    /* Returns the rule of everything that can follow while the counted arguments in `left` are still missing. Each set
+     * of missing arguments has one rule, whatever the order of the arguments before. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);
@@ -326,7 +329,7 @@ size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
                                                                   [](const auto &one) { return one.is_required; }));
 }
 
-/* Returns how many arguments of each tool can come in any order, such that all tools together have at most
+/* Returns the largest number of arguments that a tool can have in any order, such that all tools together have at most
  * ORDERS_MAX rules. */
 size_t unordered_max(const std::vector<call_of_tool> &calls)
 {
@@ -345,8 +348,8 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
-/* llama.cpp's grammar of Gemma 4 allows any object as arguments. Replaces this object by the tool's object. Returns
- * whether any object was replaced. */
+/* llama.cpp's grammar of Gemma 4 allows any object as the arguments of a tool call. Replaces this by the objects that
+ * the tool's schema allows. Returns whether any tool call was changed. */
 bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 {
     bool is_any = false;

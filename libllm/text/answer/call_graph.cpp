@@ -23,8 +23,8 @@ std::string without_blanks(const std::string &text)
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/* The innermost sequence that has both an opening and a closing tag is one call. A sequence around it also has both
- * tags, but both are in the same part of that sequence. */
+/* The innermost sequence that has both an opening and a closing tag matches one tool call. A sequence around it also
+ * has both tags, but has them within a single child. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes)
 {
@@ -85,8 +85,8 @@ std::string common_head(const std::string &one, const std::string &other)
         0, static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin()));
 }
 
-/* MiniMax M3 writes the name of an argument into its closing mark, too. A text ends at the common beginning of opening
- * and closing marks, so the text cannot contain this beginning. */
+/* MiniMax M3 writes the name of an argument also into the closing delimiter. A string without quotes then ends at the
+ * text with which both the opening and the closing delimiter begin, so no string can contain this text. */
 void close_with_name(parser_graph *graph, const std::string &close, size_t at, size_t n_name, size_t name,
                      const std::string &open, argument_way *out)
 {
@@ -96,7 +96,7 @@ void close_with_name(parser_graph *graph, const std::string &close, size_t at, s
                     graph->literal(close.substr(at + n_name))};
 }
 
-/* Replaces the name in the parts of an argument by the node `name`. Returns the text before the name. */
+/* Replaces the name in the nodes before an argument's value by the node `name`. Returns the text before the name. */
 std::string rename(parser_graph *graph, const std::vector<size_t> &opening, size_t name)
 {
     std::string before;
@@ -112,8 +112,8 @@ std::string rename(parser_graph *graph, const std::vector<size_t> &opening, size
     return before;
 }
 
-/* Copies the opening and replaces `other` by `what` in the copy. Returns false if the opening contains neither `what`
- * nor `other`. */
+/* Replaces the nodes in way->opening by copies, in which the text `other` is replaced by `what`. Returns false if these
+ * nodes contain neither `what` nor `other`. */
 bool say(parser_graph *graph, argument_way *way, const std::string &what, const std::string &other)
 {
     const size_t n = graph->size();
@@ -132,9 +132,9 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
     return is_said;
 }
 
-/* DeepSeek's models state for each argument whether it is text, so there are two ways to write an argument. llama.cpp's
- * form has only the way that the schema suggests. A parameter that can be text or null needs both ways, because
- * otherwise it could not be written as text. */
+/* DeepSeek's models state for each argument whether it is a string, so there are two ways to write an argument.
+ * llama.cpp's parser has only the way that the schema suggests. A parameter that can be a string or null needs both
+ * ways, because otherwise it could not be written as a string. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
@@ -179,8 +179,8 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
     return told_apart(graph, one);
 }
 
-/* Descends as long as a single part (a tag, a sequence) contains all arguments, so that everything around the arguments
- * stays. Then replaces all parts from the first part with an argument to the last by `with`. */
+/* Descends as long as a single child (a tag, a sequence) contains all arguments, so that everything around the
+ * arguments stays. Then replaces all children from the first to the last that contain an argument by `with`. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

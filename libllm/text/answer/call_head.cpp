@@ -9,7 +9,8 @@
 
 namespace {
 
-const char *const NAME = "4n4m30f4t00l"; /* name of the tool in the sample; no template contains this text */
+const char *const NAME = "4n4m30f4t00l"; /* name of the tool in the rendered conversation; no template contains this
+                                          * text */
 const char *const ID = "call00001";
 
 common_json call_with(const common_json &arguments)
@@ -22,7 +23,7 @@ common_json call_with(const common_json &arguments)
     call["function"] = function;
     out["role"] = "assistant";
     out["content"] = "";
-    out["reasoning_content"] = ""; /* K2 Horizon's template requires this member in an answer */
+    out["reasoning_content"] = ""; /* K2 Horizon's template requires this member in an assistant message */
     out["tool_calls"] = common_json::array();
     out["tool_calls"].push_back(call);
     return out;
@@ -38,8 +39,8 @@ common_json result_of_call()
     return out;
 }
 
-/* Returns a rendered conversation that ends with a call, or with its result if `has_result`. The arguments are tried as
- * an object and as JSON text, which some templates need. Returns "" if the template accepts neither. */
+/* Renders a conversation that ends with a tool call or, if `has_result`, with the result of the call. The arguments are
+ * tried as an object and then as JSON text, which some templates need. Returns "" if the template accepts neither. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -55,7 +56,7 @@ std::string rendered(const common_chat_template &tmpl, autoparser::generation_pa
             return common_chat_template_direct_apply(tmpl, params);
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) { /* the next kind of arguments is tried */
+        } catch (const std::exception &) { /* then JSON text is tried */
         }
     }
     return "";
@@ -66,8 +67,8 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Moves `begin` to the beginning of marks that open a group of calls, if such marks precede the mark that triggers the
- * grammar. */
+/* Returns where the opening delimiters of a tool call begin: at `begin`, or earlier if other delimiters (which open a
+ * group of calls) come directly before `begin`. At `begin` is the delimiter that triggers the grammar. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {
@@ -85,7 +86,7 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
     return begin;
 }
 
-/* Returns the marks that open calls in this form, without marks of reasoning and of turns. */
+/* Returns the delimiters that open tool calls in this form of answers, without delimiters of reasoning and of turns. */
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =
@@ -103,13 +104,13 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 
 } // namespace
 
-/* Searches for the last trigger before the tool's name. If there is no trigger, or if the character after the name
- * could continue the name, the head is unknown, because half a head would end the reasoning wherever the model mentions
- * the mark. */
+/* The head begins at the last trigger (a text at which the grammar begins to apply) before the tool's name. If there is
+ * no trigger, or if the character after the name could belong to a longer name, the head is unknown. An incomplete head
+ * would end the reasoning wherever the model only mentions the delimiter. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {
-    /* Apriel's template writes no id in the last message. */
+    /* with the result of the call, because Apriel's template writes no id in the last message */
     const bool has_id_after =
         rendered(tmpl, params, true).rfind("}, \"id\": \"" + std::string(ID) + "\"}") != std::string::npos;
     const std::string text = rendered(tmpl, std::move(params), false);

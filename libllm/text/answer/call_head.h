@@ -1,7 +1,7 @@
-/* call_head.h: the text with which a template begins a call, up to the tool's name. Some models (GLM 4.7, Qwen3,
- * MiniMax M2) call inside <think> and never close the reasoning. The head together with the name of an offered tool
- * identifies such a call. The mark that opens calls is not enough, because a model can reason about its own marks.
- * Pure. */
+/* call_head.h: finds the head of a tool call, that is the text with which a template begins a tool call, up to the
+ * tool's name. Some models (GLM 4.7, Qwen3, MiniMax M2) write a tool call inside <think> and never close the reasoning.
+ * Such a call is recognized by its head and the name of an offered tool. The delimiter that opens tool calls would not
+ * be enough, because a model can reason about its own delimiters. The function is pure. */
 #ifndef LLM_CALL_HEAD_H
 #define LLM_CALL_HEAD_H
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 struct call_head {
-    std::string before, after; /* text before the tool's name, and one character after it; empty if not known */
-    bool has_id_after = false; /* a call's id follows its arguments, in the same object */
+    std::string before, after; /* the text before the tool's name, and one character after the name; "" if not known */
+    bool has_id_after = false; /* the id of a tool call follows its arguments, in the same object */
 
     bool is_known() const
     {
@@ -21,8 +21,9 @@ struct call_head {
     }
 };
 
-/* Renders a conversation with a call and examines the text around the tool's name. `form` is llama.cpp's form for the
- * tools that the model can call, `params` are the parameters for rendering the template. */
+/* Renders a conversation with a tool call and examines the text around the tool's name. `form` has llama.cpp's parser
+ * and triggers for answers with the tools that the model can call; `params` are the parameters for rendering the
+ * template. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form);
 

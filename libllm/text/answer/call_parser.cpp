@@ -17,15 +17,15 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Parsers of values in JSON's or Python's spelling, because templates write True, None and 'x' in earlier calls, and
- * models imitate them. Numbers and words must not be followed by a letter or digit, so `nullable` and 12ab do not
- * match. If each parameter is between marks, such a value becomes a string. */
+/* Nodes that parse values as JSON or as Python writes them, because templates write True, None and 'x' in earlier tool
+ * calls, and models imitate them. A number or word must not be followed by a letter or digit, so `nullable` and 12ab do
+ * not match. Where each parameter is between its own delimiters, `nullable` and 12ab then become strings. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
     {
         const size_t space = g.blanks();
-        any = g.choice({}); /* completed below, because objects and arrays contain values */
+        any = g.choice({}); /* its alternatives are set below, because objects and arrays contain values */
         string = g.choice({quoted('"'), quoted('\'')});
         const size_t comma = g.sequence({space, g.literal(","), space});
         object = list("{", "}", g.sequence({string, space, g.literal(":"), space, any}), comma, space);
@@ -80,11 +80,11 @@ class values {
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-/* Widens the arguments of a call. There are three kinds of arguments: one JSON object, Python's list of arguments, and
- * arguments that are each between marks. */
+/* Makes the parser of a tool call accept more arguments. There are three ways to write arguments: as one JSON object,
+ * as in Python (a=1, b="x"), and each between its own delimiters. */
 class widening {
   public:
-    /* `has_own_values` says that the family's values are neither JSON nor Python. */
+    /* `has_own_values` is true if the model family writes values neither as JSON nor as Python. */
     widening(parser_graph &graph, bool has_own_values) : g(graph), value(graph), has_values(!has_own_values) {}
 
     void widen(size_t tool)
@@ -94,7 +94,7 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(g, arguments)) { /* Python's list; llama.cpp's form allows no call without
+        if (!are_arguments_marked(g, arguments)) { /* arguments as in Python; llama.cpp's parser accepts no call without
                                                     * arguments */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
@@ -117,14 +117,14 @@ class widening {
             }
             all.push_back(one);
         }
-        /* Each argument can come any number of times and in any order, because the tool can inform the model about
-         * missing or repeated arguments, while a refused call is lost. */
+        /* Each argument is accepted any number of times and in any order. The tool can inform the model about missing
+         * or repeated arguments, while a tool call that is not parsed is lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
   private:
-    /* Widens arguments that are one object to any object with any names. */
+    /* For a tool call whose arguments are one object: accepts any object as arguments. */
     void widen_object(size_t tool)
     {
         const bool may_have_id =
@@ -149,8 +149,8 @@ class widening {
                            g.tag(tags::TOOL_ID, text), quote});
     }
 
-    /* Returns a value followed by `close`. Blanks around the value do not belong to the value, and blanks at the
-     * beginning of `close` can be missing. */
+    /* Returns a node for a JSON or Python value followed by the closing delimiter `close`. Blanks around the value do
+     * not belong to the value, and blanks at the ends of `close` can be missing. */
     size_t value_before(const std::string &close)
     {
         const auto known = values_before.find(close);
@@ -183,8 +183,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Widens a value that is not always text: it can be JSON, Python, or any other text. If llama.cpp's parser already
-     * has such a choice, the choice stays unchanged. */
+    /* Makes the parser accept more values for an argument that need not be a string: JSON, Python, or any other text.
+     * If llama.cpp's parser already has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -207,8 +207,8 @@ class widening {
         }
     }
 
-    /* Adds arguments of any name, in the form of an argument with a known name. With `are_texts`, a text is never
-     * parsed as JSON. */
+    /* Adds nodes for an argument of any name, written like the argument `sample`. If `are_texts` is true, values that
+     * can be strings are never parsed as JSON. */
     void add_any(size_t sample, bool are_texts, std::vector<size_t> *to)
     {
         const size_t name = g.sequence({g.unless(g.literal("/")), g.characters("<<>>\"\"\n\n", true, 1)});
@@ -233,12 +233,12 @@ class widening {
     values value;
     bool has_values;
     std::map<std::string, size_t> values_before,
-        texts_before; /* nodes by the text that closes the value; thousands of arguments share a node */
+        texts_before; /* nodes by closing delimiter; thousands of arguments share a node */
 };
 
-/* ---- thinking ---------------------------------------------------------------------------------------------------- */
+/* ---- reasoning --------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the part is a mark that ends reasoning. */
+/* Returns whether the node `part` is a closing delimiter of reasoning, that is one of the texts `ends`. */
 bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
 {
     const std::vector<std::string> literals = graph.literals(part);
@@ -247,10 +247,11 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
     });
 }
 
-/* In a sequence of reasoning and its closing mark, lets the beginning of a call end the reasoning, too. GLM 4.7,
- * Qwen3, MiniMax M2 and other models sometimes call inside <think> and never write </think>, and such a call would be
- * reported as reasoning. A head contains the name of an offered tool, so that reasoning about calls stays reasoning.
- * The head is only a look-ahead (`and`), so that the call's own parser consumes it. */
+/* If the node is a sequence of reasoning and its closing delimiter, makes the beginning of a tool call end the
+ * reasoning, too. GLM 4.7, Qwen3, MiniMax M2 and other models sometimes write a tool call inside <think> and never
+ * write </think>. Such a call would otherwise be reported as reasoning. Each head contains the name of an offered tool,
+ * so that reasoning about tool calls stays reasoning. The head is only a look-ahead (`and`), so that the parser of the
+ * tool call consumes it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -269,7 +270,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     if (mark == parts.end()) {
         return;
     }
-    if (!graph->is(*mark, "repetition")) { /* an optional mark can already be missing */
+    if (!graph->is(*mark, "repetition")) { /* an optional closing delimiter can be missing anyway */
         std::vector<size_t> calls;
         for (const std::string &head : heads) {
             calls.push_back(graph->literal(head));
@@ -283,7 +284,7 @@ void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::ve
     graph->at(text)["delimiters"] = ends;
 }
 
-/* ---- marks ------------------------------------------------------------------------------------------------------- */
+/* ---- delimiters of tool calls ------------------------------------------------------------------------------------ */
 
 void add_marks(const std::vector<std::string> &literals, std::vector<std::string> *out)
 {
@@ -295,9 +296,9 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the marks after calls, before calls, and in the texts that open and close calls. The marks are needed to
- * drop the rest of a malformed call up to a closing mark. The text that opens a call can include the tool's name, but
- * this name is no mark. */
+/* Collects the delimiters of tool calls: the texts that open and close a call, and the texts before and after calls.
+ * They are needed to drop the rest of a malformed tool call up to a closing delimiter. The text that opens a call can
+ * include the tool's name, which is no delimiter and is removed. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;
@@ -313,7 +314,7 @@ call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, c
         } else if (graph.is(id, "sequence") && has_call(id)) {
             const std::vector<size_t> parts = graph.children(id);
             if (std::none_of(parts.begin(), parts.end(), has_call)) {
-                continue; /* the sequence is one call */
+                continue; /* the sequence is one tool call, and has nothing before or after it */
             }
             bool is_after_part = false;
             for (const size_t part : parts) {

@@ -1,8 +1,9 @@
-/* call_parser.h: makes llama.cpp's parser of calls accept the calls that models and their templates really write. Pure.
+/* call_parser.h: makes llama.cpp's parser of answers accept the tool calls that models and their templates really
+ * write. The functions are pure.
  *
- * llama.cpp generates one parser from the tools' schemas, for the grammar and for parsing. A grammar should allow only
- * valid calls. Parsing should accept as many calls as possible: a refused call is lost, while the tool could have
- * answered it with an error, so that the model could correct itself. */
+ * llama.cpp makes one parser from the tools' schemas, both for the grammar and for parsing. The grammar should allow
+ * only valid tool calls. Parsing should accept as many tool calls as possible: a call that is not parsed is lost, while
+ * the tool could have answered an invalid call with an error, so that the model could correct itself. */
 #ifndef LLM_CALL_PARSER_H
 #define LLM_CALL_PARSER_H
 
@@ -12,19 +13,21 @@
 #include <string>
 #include <vector>
 
-/* Returns a more tolerant version of the same parser, for parsing only. Values can be in Python's spelling. Parameters
- * can come in any order, be missing, or not be in the schema. If each parameter is between marks, a value that is
- * neither JSON nor Python is a string. The values of Gemma 4 and MiniMax M3 have a syntax of their own and stay
- * unchanged. Each of `heads` (call_head.h) begins a call in the middle of reasoning. */
+/* Returns a more tolerant version of `parser`, which is used only for parsing and not for a grammar. It also accepts
+ * values as Python writes them, and parameters in any order, missing parameters, and parameters that the schema does
+ * not declare. If each parameter is between its own delimiters, a value that is neither JSON nor Python is a string.
+ * The values of Gemma 4 and MiniMax M3 have a syntax of their own, which stays unchanged. Each text in `heads`
+ * (call_head.h) begins a tool call even in the middle of reasoning. */
 common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads);
 
-constexpr size_t CALL_MARK_BYTES_MIN = 3; /* a single bracket is not a mark, because any text can contain it */
+constexpr size_t CALL_MARK_BYTES_MIN = 3; /* shorter texts, such as a bracket, do not count as delimiters of tool calls,
+                                           * because any text can contain them */
 
-/* The marks around calls, without their leading and trailing blanks. */
+/* The delimiters around tool calls, without their leading and trailing blanks. */
 struct call_marks {
-    std::vector<std::string> closing; /* marks after a call, or at the end of a call */
-    std::vector<std::string> opening; /* marks before a call, or at the beginning of a call */
+    std::vector<std::string> closing; /* delimiters after a tool call, or at its end */
+    std::vector<std::string> opening; /* delimiters before a tool call, or at its beginning */
 };
 
 call_marks call_marks_of(const common_json &parser_for_reading);

@@ -13,14 +13,14 @@ namespace {
 
 const char *const MESSAGE_BEGIN = "<|begin|>assistant", *const MESSAGE_END = "<|end|>", *const THOUGHT = "<|think|>";
 
-/* The characters of a call's id: pairs of the first and the last character of each range, and the same in GBNF. */
+/* The characters of a tool call's id, as pairs of the first and the last character of each range, and as GBNF. */
 const char *const ID_RANGES = "09AZ__az..::--", *const ID_ELEMENT = "[0-9A-Z_a-z.:-]{1,64}";
 
 } // namespace
 
 std::string split_id_from_name(autoparser::autoparser *analysis)
 {
-    const std::string id = "call00001"; /* llama.cpp's example */
+    const std::string id = "call00001"; /* the id in llama.cpp's example */
     std::string &prefix = analysis->tools.function.name_prefix;
     if (prefix.size() <= id.size() || prefix.compare(0, id.size(), id) != 0) {
         return "";
@@ -30,8 +30,9 @@ std::string split_id_from_name(autoparser::autoparser *analysis)
     return prefix;
 }
 
-/* Solar Open's template asks the model for ten letters and digits. Earlier calls in the prompt can have other ids, from
- * other servers, and a model may leave the id out. */
+/* Solar Open's template asks the model for an id of ten letters and digits. But other ids are accepted, too, because
+ * earlier tool calls in the prompt can have ids from other servers. The id is optional, because a model may leave it
+ * out. */
 void allow_ids(const std::string &id_end, common_chat_params *form)
 {
     parser_graph graph(parser_written(form->parser));
@@ -90,7 +91,7 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
         }
         std::vector<std::string> ends = graph.at(child).at("delimiters").get<std::vector<std::string>>();
         if (std::find(ends.begin(), ends.end(), MESSAGE_END) != ends.end()) {
-            continue; /* already a message, as if no tools were offered */
+            continue; /* the parser already expects a message, as if no tools were offered */
         }
         ends.push_back(MESSAGE_END);
         const size_t text =
@@ -104,9 +105,9 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
     form->parser = parser_read(std::move(graph).json(), true);
 }
 
-/* gpt-oss and LLM-jp can state the format of an answer, even if the client requested none: <|channel|>final
- * <|constrain|>json<|message|>. llama.cpp parses the format only if the request has a response_format, and then parses
- * no calls. */
+/* gpt-oss and LLM-jp can name the format of an answer (here json), even if the client requested no format:
+ * <|channel|>final <|constrain|>json<|message|>. llama.cpp parses the name of the format only if the request has a
+ * response_format, and then parses no tool calls. */
 common_json with_named_format(common_json parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";

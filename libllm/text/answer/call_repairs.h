@@ -1,5 +1,6 @@
-/* call_repairs.h: adds parts of answers that some models write, but llama.cpp's forms lack. Pure. Used only in
- * libllm/text. */
+/* call_repairs.h: changes llama.cpp's parsers and grammars so that they accept parts of answers that some models write,
+ * but that llama.cpp does not expect: ids, messages and named formats. The functions change nothing but their
+ * arguments, and are used only in libllm/text. */
 #ifndef LLM_CALL_REPAIRS_H
 #define LLM_CALL_REPAIRS_H
 
@@ -8,26 +9,31 @@
 
 #include <string>
 
-/* If a call's id precedes the name of the tool, llama.cpp's analysis of the template mistakes the id in its example for
- * a part of the form. Removes this id, and returns the mark between id and name, or "" if there is no id. */
+/* Some templates write the id of a tool call before the tool's name. llama.cpp analyzes a template with an example
+ * call, and then mistakes the example's id for a fixed text. Removes this id from the analysis, and returns the
+ * delimiter between id and name. Returns "" if the template does not write the id there. */
 std::string split_id_from_name(autoparser::autoparser *analysis);
 
-/* Adds an optional id before the mark `id_end` to the parser and the grammar of a form. */
+/* Makes the parser and the grammar in `form` accept an optional id before the delimiter `id_end`, which
+ * split_id_from_name returned. */
 void allow_ids(const std::string &id_end, common_chat_params *form);
 
-/* Returns whether a form already has ids of calls, as Mistral Nemo's has. Otherwise a call could have two ids. */
+/* Returns whether a parser already accepts ids of tool calls, as Mistral Nemo's does. The grammar then gets no other
+ * id, because a tool call could have two ids. */
 bool reads_ids(const common_peg_arena &parser);
 
-/* Solar Open writes reasoning, text and calls as separate messages, and its template expects reasoning under another
- * name than llama.cpp's analysis uses. If `source` is such a template, stores the marks of its reasoning in `found` and
- * returns true. */
+/* Solar Open writes reasoning, text and tool calls as separate messages. Its template expects reasoning in another
+ * member of a message than the one that llama.cpp's analysis uses. If `source` is the source of such a template, stores
+ * the delimiters of its reasoning in *found and returns true. */
 bool find_messages(const std::string &source, autoparser::autoparser *found);
 
-/* Allows text next to calls as a message, because llama.cpp expects the frame of such a message only if no tools are
- * offered. `continued` is the text that the answer continues, which is a message, too, or "". */
+/* For such a template, makes the parser in `form` accept a message with text next to tool calls. Without this change,
+ * llama.cpp expects the delimiters of such a message only if no tools are offered. `continued` is the text that the
+ * answer continues, or ""; this text also becomes such a message. */
 void allow_messages(const autoparser::autoparser &found, const std::string &continued, common_chat_params *form);
 
-/* Returns llama.cpp's parser, in the format of parser_text.h, changed so that an answer can state its format. */
+/* Changes llama.cpp's parser (as JSON, parser_text.h) so that it accepts an answer that names its format, and returns
+ * it. */
 common_json with_named_format(common_json parser);
 
 #endif

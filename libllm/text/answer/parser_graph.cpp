@@ -1,5 +1,5 @@
-/* parser_graph.cpp: nodes are JSON objects in the format of parser_text.cpp. Structs would have to repeat all of
- * llama.cpp's kinds of nodes, while JSON objects of kinds that this file does not know stay unchanged. */
+/* parser_graph.cpp: nodes are JSON objects in the format of parser_text.cpp. C++ structs would have to repeat all of
+ * llama.cpp's kinds of nodes. As JSON objects, nodes of kinds that this file does not know simply stay unchanged. */
 #include "text/answer/parser_graph.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ bool parser_graph::is_tagged(size_t id, const char *tag) const
     return is(id, "tag") && at(id).value("tag", "") == tag;
 }
 
-/* A `ref` has only the name of a rule and no child, so it leads to the rule's node. Rules refer to each other in
+/* The child of a `ref` node, which has only the name of a rule, is the node of this rule. Rules refer to each other in
  * cycles, so the functions below record visited nodes. */
 std::vector<size_t> parser_graph::children(size_t id) const
 {
@@ -50,11 +50,11 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
-/* Pushes children in reverse, so that nodes are visited in the order of the text. The first literal below a mark must
- * be the text with which the mark begins. */
+/* Children are pushed in reverse, so that nodes are visited in the order in which they parse a text. Callers rely on
+ * that: the first literal below a delimiter's node must be the text with which the delimiter begins. */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
-    /* a set, because a list of all nodes would have to be cleared for each argument of each tool */
+    /* a set of visited nodes, because an array of all nodes would have to be cleared for each argument of each tool */
     std::unordered_set<size_t> known;
     std::vector<size_t> left = {from};
     while (!left.empty()) {
@@ -81,7 +81,7 @@ std::vector<size_t> parser_graph::tagged(size_t from, const char *tag) const
 }
 
 /* Goes from the tagged nodes to their parents, so that one pass covers all nodes. A search from each node would take
- * the square of the number of nodes. */
+ * time in proportion to the square of the number of nodes. */
 std::vector<bool> parser_graph::reaching(const char *tag) const
 {
     std::vector<std::vector<size_t>> parents(nodes.size());

@@ -1,5 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed, for which llama.cpp has no functions.
- * Owned by one caller. */
+/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed; llama.cpp has no functions for
+ * changing a parser. A graph is owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -32,16 +32,16 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
-    /* Visits each node that is reachable from `from` (itself included) once, in the order of the text. `enter`
-     * decides whether to visit the node's children. */
+    /* Visits each node that is reachable from `from` (itself included) once, in the order in which the nodes parse a
+     * text. `enter` is called for each visited node and decides whether to visit the node's children. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
     /* Returns the nodes with this tag that are reachable from `from` (itself included) without passing another node
      * with this tag. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
-    /* Returns for each node whether a node with this tag is reachable from the node. The list does not contain nodes
-     * that are added later, so their numbers must not be used as an index. */
+    /* Returns for each node whether a node with this tag is reachable from it. The list has no entries for nodes that
+     * are added later, so their numbers must not be used as an index. */
     std::vector<bool> reaching(const char *tag) const;
-    /* Returns the texts of literals that are reachable from `from`, in the order of the text. */
+    /* Returns the texts of literals that are reachable from `from`, in the order in which the literals parse a text. */
     std::vector<std::string> literals(size_t from) const;
 
     size_t add(const common_json &node);
@@ -56,10 +56,10 @@ class parser_graph {
      * first and the last character of each range: "09az" means digits and lower-case letters. */
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
-    /* Adds a node for any text up to and including the first `close`. The node is for grammars only and parses nothing.
-     * The rules of such a node are long, so there is only one node for each `close`. */
+    /* Adds a node for any text up to and including the first `close`. The node is only for making a grammar and parses
+     * nothing. Its grammar rules are long, so there is only one such node for each `close`. */
     size_t text_with(const std::string &close);
-    /* Adds a node for grammars only, which parses nothing. `element` is one element of GBNF. */
+    /* Adds a node for the GBNF element `element`. The node is only for making a grammar and parses nothing. */
     size_t grammar(const std::string &element);
     /* Adds a named rule of the grammar. The rule's child can be set later, so that rules can refer to each other. */
     size_t rule(const std::string &name, size_t child);

@@ -81,8 +81,8 @@ common_json written(const common_peg_until_parser &p)
     return {{"type", "until"}, {"delimiters", p.delimiters}};
 }
 
-/* Leaves the schema out, because no client's schema is passed to llama.cpp, whose grammar would differ from the grammar
- * of text/schema. */
+/* Leaves the schema out: no schema of a client is passed to llama.cpp, because llama.cpp's grammar for it would differ
+ * from the grammar that text/schema makes. */
 common_json written(const common_peg_schema_parser &p)
 {
     return {{"type", "schema"}, {"child", p.child}, {"name", p.name}, {"raw", p.raw}};
@@ -118,9 +118,10 @@ common_json written(const common_peg_ac_parser &p)
     return {{"type", "ac"}, {"child", p.child}, {"delimiters", p.delimiters}};
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+/* ---- making parsers from JSON ------------------------------------------------------------------------------------ */
 
-/* Checks a number here, so that a wrong number fails when the parser is made, and not in the middle of an answer. */
+/* Returns the number of a parser, and checks it, so that a wrong number is an error when the parser is made, and not in
+ * the middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();
@@ -227,8 +228,9 @@ common_json parser_written(const common_peg_arena &arena)
     return out;
 }
 
-/* A builder adds parsers to an arena, with a different function for each kind. So this function adds empty parsers, and
- * then replaces them by the parsers of the text. Named rules, which a grammar needs, are added last, as copies. */
+/* llama.cpp's builder has a different function for each kind of parser. So this function uses it only to add empty
+ * parsers, and then replaces these by the parsers of the JSON. Named rules, which a grammar needs, are added last, as
+ * copies. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");
@@ -249,7 +251,7 @@ common_peg_arena parser_read(const common_json &text, bool has_rules)
     common_peg_arena out = builder.build();
     for (size_t id = 0; id < n; id++) {
         const common_json &one = parsers.at(id);
-        if (one.at("type").get<std::string>() == "ref") { /* the arena has no names */
+        if (one.at("type").get<std::string>() == "ref") { /* the new parser refers to rules by number, not by name */
             out.get(id) = common_peg_choice_parser{{rules.at(one.at("name").get<std::string>())}};
         } else {
             out.get(id) = parser_of(one, n);

@@ -12,7 +12,7 @@ namespace {
 
 /* a tool whose schema exceeds one of these limits accepts any arguments */
 constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
-/* limit on the grammars of all tools together; the form of calls needs the other half */
+/* limit on the grammars of all tools' arguments together; the rest of the grammar needs the other half */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
 constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place, a number that no schema contains */
 const char *const PREFIX = "j-";
@@ -36,8 +36,8 @@ std::optional<std::string> element_if(const std::optional<std::string> &rule)
     return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
 }
 
-/* Returns a simple schema for a parameter that is a list, with items that are texts or any values, so that llama.cpp's
- * form marks the items. Returns null if the parameter is no list. */
+/* If the parameter is a list, returns a simple schema of a list whose items are strings or any values, so that
+ * llama.cpp's parser expects delimiters around each item. Returns null for any other parameter. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
     const auto properties = document.find("properties");
@@ -61,14 +61,13 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wan
     : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX, wanted.values)
 {}
 
-/* llama.cpp writes the constant of a place as a literal of its grammar at the position of the arguments, where put()
- * finds the literal. */
+/* Makes a place. llama.cpp writes its constant as a literal into the grammar, at the position of the arguments, where
+ * put() finds it. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
     places["\"" + number + "\""] = PREFIX + element;
-    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* the type is for templates, which
-                                                                                   * use it */
+    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* some templates need the type */
 }
 
 common_json tool_schemas::placed(const common_json &tool, bool has_form)
@@ -84,7 +83,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
-    size_t n_others = 0, n_texts = 0; /* number of entries for undeclared parameters, and of those that are texts */
+    size_t n_others = 0, n_texts = 0; /* number of groups of undeclared parameters, and of those that allow only
+                                       * strings */
     for (schema_argument &one : all.arguments) {
         n_others += one.name.empty();
         n_texts += one.name.empty() && one.is_text;
@@ -101,7 +101,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
             required.push_back(one.name);
         }
     }
-    if (!is_whole(detail)) { /* the placeholder's form shows how any other argument is written */
+    if (!is_whole(detail)) { /* how llama.cpp's parser expects the placeholder shows how any other argument is
+                              * written */
         all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
         properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
         separates[tool.at("function").at("name").get<std::string>()] = std::move(all);
@@ -113,8 +114,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* Returns a place for one argument, or a schema without a constant if the argument can be text, because a text is
- * written without quotes and ends at the family's closing mark. */
+/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead,
+ * because the model writes strings without quotes, up to the closing delimiter of its family. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
@@ -161,8 +162,8 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
                        [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
-/* Makes one pass from quote to quote and looks up each literal. A search for each place would take the product of the
- * number of places and the size of the grammar. */
+/* Makes one pass from quote to quote and looks up each literal. Searching for each place separately would take time in
+ * proportion to the number of places times the size of the grammar. */
 std::string tool_schemas::put(const std::string &grammar, const std::string &behind) const
 {
     if (places.empty() && separates.empty()) {

@@ -1,7 +1,8 @@
-/* tool_schema.h: the tools from which llama.cpp makes a form of calls. The parameters of these tools are replaced by
- * *places*. A place is a schema with one constant, which llama.cpp supports for every family and writes into its
- * grammar as a literal. libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a
- * client's schema. Pure. */
+/* tool_schema.h: prepares the tools from which llama.cpp makes its parser and grammar of tool calls, and completes the
+ * grammar. The parameters of these tools are replaced by *places*. A place is a schema that allows only one constant.
+ * llama.cpp supports such a schema for every model family, and writes the constant into its grammar as a literal.
+ * libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a client's schema. The
+ * functions change nothing but their tool_schemas object. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -16,8 +17,8 @@
 #include "text/schema/arguments.h"
 
 enum class tool_schema_detail {
-    WHOLE,   /* one place for all arguments */
-    NOTHING, /* one place for all arguments, where any object is allowed */
+    WHOLE,   /* one place for all arguments of a tool */
+    NOTHING, /* one place for all arguments of a tool, where any object is allowed */
     EACH,    /* one place for each argument */
     NAMES,   /* one place for each argument, where any value is allowed */
 };
@@ -28,9 +29,10 @@ inline bool is_whole(tool_schema_detail detail)
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
 }
 
-/* Requirements of a template on the tools from which llama.cpp makes its form of calls. */
+/* What a chat template requires of the tools from which llama.cpp makes its parser. */
 struct tool_template {
-    /* The template writes each item of a list between marks, so that the form must know which parameters are lists. */
+    /* The template writes each item of a list between its own delimiters, so llama.cpp must know which parameters are
+     * lists. */
     bool marks_items = false;
     bool needs_types = false; /* the template fails on a parameter without a type */
     value_syntax values = value_syntax::JSON;
@@ -40,25 +42,25 @@ class tool_schemas {
   public:
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
-    /* Returns the tool with places instead of its parameters. `tool` is in OpenAI's form. With `has_form`, an argument
-     * of the tool has a grammar of its own, so each argument gets a place. */
+    /* Returns the tool with places instead of its parameters. `tool` is a tool as in OpenAI's API. `has_form` is true
+     * if the client has given a grammar for one of the arguments; each argument then gets its own place. */
     common_json placed(const common_json &tool, bool has_form);
 
-    /* Returns whether the grammar contains all places. */
+    /* Returns whether the grammar contains the constants of all places. */
     bool are_mentioned(const std::string &grammar) const;
 
-    /* Returns llama.cpp's grammar with libllm's rules in the places. `behind` is an element that follows the arguments
-     * of a tool with one place, or "". */
+    /* Returns llama.cpp's grammar with the constant of each place replaced by libllm's rule, and with these rules
+     * appended. `behind` is a GBNF element that is allowed after the arguments of a tool with a single place, or "". */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
-    /* Returns the grammar's element for the object of a tool's arguments, or "" if each argument has a place. */
+    /* Returns the GBNF element for the arguments of a tool as one object, or "" if each argument has its own place. */
     std::string object_of(const std::string &tool) const;
 
-    /* The parameters of a tool if each argument has a place. */
+    /* The parameters of a tool whose arguments each have their own place. */
     struct separate {
         std::vector<schema_argument> arguments;
         std::vector<bool> are_lists; /* for each argument, whether it is a list whose items the template writes between
-                                      * marks */
+                                      * delimiters */
         const char *any_name = "";   /* name of the placeholder for undeclared parameters (call_graph.h) */
     };
     const separate *separate_of(const std::string &tool) const;
@@ -67,8 +69,8 @@ class tool_schemas {
         return detail == tool_schema_detail::NAMES;
     }
 
-    /* element_of returns an element of the grammar that `put` completes. The other three functions correspond to
-     * bare_names, bare_texts and quoted_texts of schema_arguments. */
+    /* element_of returns the name that a rule of `compiled` has in the grammar that `put` returns. The other three
+     * functions return such names for the rules of bare_names, bare_texts and quoted_texts (schema_arguments). */
     static std::string element_of(const std::string &rule);
     std::optional<std::string> names(const automaton &texts);
     std::optional<std::string> bare(const automaton &texts, const std::string &close);
@@ -78,7 +80,7 @@ class tool_schemas {
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;
-    std::map<std::string, std::string, std::less<>> places; /* for each literal, the element that replaces it */
+    std::map<std::string, std::string, std::less<>> places; /* for each constant, the element that replaces it */
     std::map<std::string, std::string> objects;             /* for each tool, the element of its arguments */
     std::map<std::string, separate> separates;
 

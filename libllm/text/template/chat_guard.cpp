@@ -52,8 +52,8 @@ statement_ptr hold(const value &v, size_t pos)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* For a node with an operation, `run` evaluates the operands, pays for the operation, and then runs llama.cpp's own code
- * on a copy of the node whose operands are `held` values. */
+/* For a node with an operation, `run` evaluates the operands, pays for the operation, and then runs llama.cpp's code on
+ * a copy of the node whose operands are `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =
