@@ -355,7 +355,7 @@ async def test_a_prompt_that_is_too_long_is_called_by_its_name(daemon: Daemon) -
 async def test_the_first_wrong_token_is_named(daemon: Daemon, wrong: int) -> None:
     answer = await daemon.refused({"prompt": [300, 301, wrong, -7]}, COMPLETIONS)
     assert (answer.error["code"], answer.error["param"]) == ("invalid_token", "prompt")
-    assert answer.error["message"].startswith(f"prompt[2]: {quoted(wrong)} is not a token: ")
+    assert answer.error["message"].startswith(f"prompt[2]: {quoted(wrong)} is not a token id: ")
     answer = await daemon.refused({"tokens": [wrong]}, "/detokenize")
     assert answer.error["message"].startswith("tokens[0]: ")
 

@@ -131,7 +131,7 @@ async def test_bytes_are_bounded_but_a_lone_job_is_taken(threads: TextThreads) -
     for owner in (1, 2):
         with pytest.raises(ApiError) as error:
             await threads.run(owner, LONG, lambda: None)
-        assert error.value.code == "overloaded" and "queue of texts has" in error.value.message
+        assert error.value.code == "overloaded" and "wait to be rendered" in error.value.message
     gate.open()
     assert await huge == "huge"
 

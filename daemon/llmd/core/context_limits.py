@@ -1,4 +1,6 @@
-"""Refuses text with too many bytes to fit the context, before the text is rendered or tokenized. Pure."""
+"""Refuses prompts that cannot fit the context. A text with too many bytes is refused before it is rendered or
+tokenized. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class ContextLimits:
     n_ctx_train: int = 0
     """Size in tokens of the context that the model was trained for."""
     kv_bytes: int = 0
-    """Size of the KV cache if that size makes the context shorter than the model's training context, otherwise 0."""
+    """Size of the KV cache if the context is shorter than the model's training context because of that size, otherwise
+    0.
+    """
 
     @property
     def n_bytes(self) -> int:
@@ -47,8 +51,8 @@ class ContextLimits:
         return ContextLengthError(self.n_ctx, n_requested, f"{message} {self._advice()}", param)
 
     def _advice(self) -> str:
-        """Returns the advice to shorten the prompt and, if an option would allow a longer prompt, to change that
-        option.
+        """Returns the advice to shorten the prompt. If another value of an option would allow a longer prompt, the
+        advice also names the option.
         """
         trained = self.n_ctx_train
         if trained <= self.n_ctx:
@@ -67,7 +71,7 @@ def utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-# --- token ids --------------------------------------------------------------------------------------------------------
+# --- token ids -------------------------------------------------------------------------------------------------------
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
@@ -83,5 +87,5 @@ def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
 
 def _outside(tokens: list[int], n_vocab: int, param: str) -> ApiError:
     index, token = next((index, token) for index, token in enumerate(tokens) if not 0 <= token < n_vocab)
-    message = f"{param}[{index}]: {quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
+    message = f"{param}[{index}]: {quoted(token)} is not a token id: the model has the ids 0 to {n_vocab - 1}."
     return ApiError("invalid_token", message, param)

@@ -1,6 +1,6 @@
 """All errors of requests. One table has the HTTP status, the type and the sentence of each error code.
 
-The words of `llm_status` are also codes, so that a status of the engine needs no translation.
+Most words of `llm_status` (llm_words.h) are also error codes, so that the statuses of the engine need no translation.
 """
 
 from __future__ import annotations
@@ -53,8 +53,16 @@ CODES: dict[str, Kind] = {
         401, AUTHENTICATION, "The request has no valid API key. Send the header Authorization: Bearer KEY."
     ),
     "admin_required": Kind(403, PERMISSION, "Only administrators can do this. Use an admin key or the unix socket."),
-    "forbidden_host": Kind(403, PERMISSION, "The Host header does not name this server."),
-    "forbidden_origin": Kind(403, PERMISSION, "Requests from this web origin are not allowed."),
+    "forbidden_host": Kind(
+        403,
+        PERMISSION,
+        "The Host header does not name this server. Start llmd with --allowed-hosts to allow more names.",
+    ),
+    "forbidden_origin": Kind(
+        403,
+        PERMISSION,
+        "Requests from this web origin are not allowed. Start llmd with --allowed-origins to allow them.",
+    ),
     "not_found": Kind(404, NOT_FOUND, "This path does not exist. GET /openapi.json lists all paths."),
     "session_not_found": Kind(404, NOT_FOUND, "This session does not exist."),
     "response_not_found": Kind(
@@ -108,7 +116,9 @@ CODES: dict[str, Kind] = {
         "or start llmd with a larger --kv-memory.",
     ),
     "no_memory": Kind(
-        503, SERVER, "The host is short of memory, or too many states wait for the disk. Try again later."
+        503,
+        SERVER,
+        "The server is short of memory, or too many session states wait to be written to disk. Try again later.",
     ),
     "model_loading": Kind(503, SERVER, "The model is still loading. GET /ready shows the progress."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
@@ -128,13 +138,13 @@ CODES: dict[str, Kind] = {
     "internal_error": Kind(500, SERVER, "Internal error. The server's log has the details."),
 }
 
-# Words of llm_status that clients must not get as codes, with the codes that replace them.
+# Words of llm_status that are not error codes of the API, with the error codes that replace them.
 _STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "version_mismatch": "snapshot_refused"}
 
 
 class ApiError(Exception):
-    """A refusal or failure, with a code of the table. An Envelope (http/envelope.py) writes the error in the form of an
-    API.
+    """A refusal or failure of a request, with a code of the table. An Envelope (http/envelope.py) writes the error as
+    the body that an API specifies.
     """
 
     def __init__(
@@ -163,8 +173,9 @@ class ApiError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would only fail again, so that clients are told not to repeat it. Otherwise OpenAI's
-        packages would generate the answer again, and Claude Code repeats a request with a wrong key for three minutes.
+        """Whether the same request would only fail again. The header x-should-retry then tells clients not to repeat
+        the request. Without the header, OpenAI's packages would let llmd generate the answer again, and Claude Code
+        would repeat a request with a wrong key for three minutes.
         """
         if self.code in ("deadline_exceeded", "constraint_failed"):
             return True
@@ -184,8 +195,8 @@ class ContextLengthError(ApiError):
 
 
 def code_of_status(word: str) -> str:
-    """Returns the error code for an `llm_status` word. A word that can only mean a defect of the daemon becomes
-    internal_error.
+    """Returns the error code for a word of `llm_status`. Returns internal_error for words that only a defect of the
+    daemon can cause.
     """
     code = _STATUS_CODES.get(word, word)
     return code if code in CODES else "internal_error"
@@ -196,8 +207,8 @@ T = TypeVar("T")
 
 
 def check_range(param: str, value: Number, low: float, high: float) -> Number:
-    """Returns the value. Raises an ApiError that names the client's parameter, its value and the range. NaN is outside
-    every range.
+    """Returns the value if it is within the range. Otherwise raises an ApiError that names the client's parameter, its
+    value and the range. NaN is outside every range.
     """
     if not low <= value <= high:
         bounds = " and ".join(f"{bound:g}" if isinstance(bound, float) else str(bound) for bound in (low, high))
@@ -236,7 +247,7 @@ def unsupported(param: str, reason: str) -> ApiError:
 
 
 def quoted(value: object) -> str:
-    """Quotes a client's value for an error message. Only the part of a long value that is shown is decoded."""
+    """Quotes a client's value for an error message. A long value is shortened, and only its shown part is decoded."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])

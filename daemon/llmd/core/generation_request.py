@@ -1,7 +1,7 @@
-"""The form of a request that is the same for all APIs. A dialect's reader makes a GenerationRequest, and the pipeline
-answers it.
+"""Types of a request for an answer that are the same for all APIs. A dialect's reader converts the body of an API to a
+GenerationRequest, and the pipeline answers the GenerationRequest.
 
-Types only. A member `param` is the client's name of a field, for error messages.
+Types only. Members called `param` have the name that the client's API gives to a field, for error messages.
 """
 
 from __future__ import annotations
@@ -38,19 +38,21 @@ class PlainMessage(msgspec.Struct, frozen=True):
     """The id of the call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Positions in the content (in characters) that the client marked: it expects other prompts to differ after them. A
-    position equal to the content's length means the end of the message, after its calls.
+    """Positions in the content, in characters, that the client marked with cache_control: it expects that other prompts
+    are equal up to there. A position equal to the content's length means the end of the message, after its tool calls.
     """
 
 
 class ArgumentForm(msgspec.Struct, frozen=True):
-    """The form of a tool's only argument, which is a text. This form is enforced if the model writes arguments as
-    JSON.
+    """A grammar or regular expression for a tool whose only argument is a text. It is enforced only if the model writes
+    arguments as JSON.
     """
 
     argument: str
+    """Name of the argument."""
     kind: Literal["lark_string", "regex_string"]
     text: str
+    """The Lark grammar or the regular expression."""
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,13 +64,13 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A JSON schema."""
     form: ArgumentForm | None = None
     is_deferred: bool = False
-    """Whether a message of the history has the tool's definition, instead of the list of tools at the beginning of the
-    prompt.
+    """Whether the tool's definition is in a message of the conversation. If false, it is in the list of tools at the
+    beginning of the prompt.
     """
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """Whether the answer calls tools."""
+    """Whether the answer can or must call tools."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
@@ -92,12 +94,14 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     continues: bool = False
     """Whether the answer continues the last message, which is then the assistant's."""
     has_opening: bool | None = None
-    """Whether the prompt ends with the beginning of an answer. None means the template's default, which is yes."""
+    """Whether the prompt ends with the tokens that begin an assistant message (the generation prompt). None means the
+    template's default, which is yes.
+    """
     history: HistoryMode | None = None
-    """The history mode from now on. None if the session keeps its current mode."""
+    """The history mode of the session from this request on. None if the session keeps its current mode."""
     may_truncate: bool = False
-    """Whether the first messages are left out if the conversation does not fit the context (pipeline/truncation.py). If
-    false, a conversation that does not fit is an error.
+    """Whether llmd can leave out the first messages of a conversation that does not fit the context
+    (pipeline/truncation.py). If false, a conversation that does not fit is an error.
     """
     param: str = "messages"
 
@@ -115,9 +119,11 @@ class RawPrompt(msgspec.Struct, frozen=True):
     content: str | list[int]
     """A text, or token ids."""
     parse_special: bool = True
-    """Whether control words in a text become control tokens."""
+    """Whether the text of a control token (such as <|im_end|>) in `content` becomes that token. If false, it is
+    tokenized like any other text.
+    """
     add_special: bool = True
-    """Whether to add the tokens with which the model begins and ends a text."""
+    """Whether to add the tokens that the model expects at the beginning and end of a text (BOS, EOS)."""
     suffix: str = ""
     """Text after the answer. If this is not empty, the model fills in the middle between `content` and this text."""
     is_infill: bool = False
@@ -125,7 +131,7 @@ class RawPrompt(msgspec.Struct, frozen=True):
     nearby: tuple[NearbyText, ...] = ()
     """Texts before a fill-in-the-middle prompt, the most important text last."""
     begun: str = ""
-    """The beginning of the middle, which the answer continues."""
+    """Text with which the middle begins. The answer continues this text."""
     param: str = "prompt"
     suffix_param: str = "suffix"
 
@@ -136,7 +142,7 @@ class Constraint(msgspec.Struct, frozen=True):
     kind: Literal["json", "json_schema", "grammar", "regex", "choice"]
     """`json` allows any JSON object, and `choice` one of several texts."""
     text: str
-    """The schema as JSON, the list of texts (`choice`) as JSON, the grammar in GBNF, or the regular expression."""
+    """The JSON schema, the grammar (GBNF), the regular expression or, for `choice`, a JSON list of texts."""
     param: str = "response_format"
     is_strict: bool = True
     """Whether to refuse a schema that cannot be enforced completely. If false, keywords that cannot be enforced are
@@ -148,16 +154,16 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
     more_prompts: tuple[RawPrompt, ...] = ()
-    """Prompts in addition to `prompt`. Each prompt gets the same number of answers, and the answers are numbered in the
-    order of the prompts.
+    """Further prompts after `prompt`. Each prompt gets `n_answers` answers, and the answers are numbered in the order
+    of the prompts.
     """
     parent: str = ""
     """The parent session. If the session of this request does not exist yet, it begins as a fork of the parent."""
     n_answers: int = 1
     """Number of answers to each prompt."""
     n_tried: int = 0
-    """Number of answers to generate for each prompt. The most likely answers are returned. 0 if all generated answers
-    are returned. Always 0 in streams.
+    """Number of answers to generate for each prompt (best_of); only the `n_answers` most likely ones are returned. 0 if
+    all generated answers are returned, as always in streams.
     """
     is_stream: bool = False
     max_tokens: int = 0
@@ -173,7 +179,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Texts that end a repetition for the DRY sampler. None means the default texts."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
-    """Number of reasoning tokens after which the model is made to end its reasoning."""
+    """Number of reasoning tokens after which the model is made to end its reasoning. None means no limit."""
     includes_stop: bool = False
     """Whether the answer includes the stop string that ended the answer."""
     ignore_end: bool = False
@@ -181,9 +187,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     n_logprobs: int | None = None
     """Number of most likely tokens to report with each chosen token. None if no log probabilities are reported."""
     returns_tokens: bool = False
-    """Whether to report the token ids of the prompt, and then the token ids of each part."""
+    """Whether to report the token ids of the prompt, and of each part of the answer."""
     returns_counts: bool = False
-    """Whether to report, after each part, the number of tokens used so far."""
+    """Whether to report, after each part of the answer, the number of tokens used so far."""
     returns_progress: bool = False
     """Whether to report the progress of prefill."""
     echoes: bool = False
@@ -195,7 +201,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_answer_stops(self) -> bool:
-        """Whether the request has stop strings and separate reasoning. Stop strings are then searched for only after
-        the reasoning.
+        """Whether the request has stop strings, and reasoning is separate from the answer's text. Stop strings are then
+        searched for only after the reasoning.
         """
         return bool(self.stop) and isinstance(self.prompt, ChatPrompt) and self.prompt.is_reasoning_apart

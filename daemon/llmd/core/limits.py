@@ -6,27 +6,29 @@ from dataclasses import dataclass
 
 # Limits of a connection, in size and time (http/connection.py).
 CONNECTIONS_MAX = 1024
-"""Connections over TCP. At the limit, a new connection closes the connection that has been idle longest. If no
-connection is idle, the new connection is refused.
+"""Connections over TCP. If a client connects when the limit is reached, llmd closes the connection that has been idle
+longest. If no connection is idle, the new connection is refused.
 """
 CONNECTIONS_PER_PEER_MAX = 256
 """Connections from one address of another machine. Connections from this machine have no such limit, because a proxy on
 this machine can serve many clients.
 """
 CONNECTIONS_LOCAL_MAX = 256
-"""Connections over the unix socket. They do not count as TCP connections, so that the user of the daemon can always
-connect.
+"""Connections over the unix socket. They have a limit of their own, so that administrators can still connect when TCP
+clients have used up all TCP connections.
 """
 CONNECTIONS_REFUSED_MAX = 64
-"""Maximum number of refused connections that are open at the same time to receive the reason. Further refused
-connections are closed without an answer.
+"""Maximum number of refused connections that stay open until the client has received the reason of the refusal. Further
+refused connections are closed without an answer.
 """
 CONNECTION_IDLE_SPARED_S = 0.05
-"""Idle time below which a connection is not closed in favor of a new connection. So a burst of silent connections can
-keep other clients out, but for at most this time.
+"""A connection that has been idle for less than this time is not closed in favor of a new connection. So many silent
+connections that are opened at once can keep other clients out, but only for this time.
 """
 DESCRIPTORS_RESERVED = 256
-"""File descriptors that are not used for connections, if the process can have at least twice this number."""
+"""Number of file descriptors that are reserved for other uses than connections, if the process can have at least twice
+this number.
+"""
 BACKLOG = 1024
 """Connections that can wait to be accepted. If more clients connect, their kernels try again after a second."""
 HEAD_BYTES_MAX = 64 * 1024
@@ -34,12 +36,12 @@ HEAD_LINE_BYTES_MAX = 8 * 1024
 """Maximum length of the request line, and of each header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
-"""Maximum time for the head of a request. The time of the first request begins with the connection; the time of a later
-request begins with its first byte.
+"""Maximum time for the request line and headers of a request to arrive. The time of the first request begins when the
+connection is opened; the time of a later request begins with its first byte.
 """
 READ_BUFFER_BYTES = 64 * 1024
-"""Bytes of a body after which llmd stops receiving until the handler has taken some. Up to twice this number can be in
-memory.
+"""Number of bytes of a body that have arrived and that the handler has not read yet, at which llmd stops receiving
+until the handler reads. Up to twice this number can be in memory.
 """
 BODY_SILENCE_S_MAX = 20.0
 """Longest pause in a body."""
@@ -51,17 +53,21 @@ BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
 """Size above which the chunks of a body are joined in a thread."""
 LINGER_S = 2.0
-"""Time for which llmd receives and drops the bytes of a refused client, so that the client gets the refusal."""
+"""Time for which llmd receives and drops what a refused client still sends. If llmd closed the connection at once, the
+client could lose the answer with the refusal.
+"""
 CLOSE_S_MAX = 10.0
-"""Time after which a closing connection whose client reads nothing is closed, although unsent bytes are lost."""
+"""Maximum time for the client to read the last bytes of a connection that llmd closes. Bytes that are not sent by then
+are lost.
+"""
 UNREAD_S_MAX = 60.0
 """Time after which a connection whose client reads nothing of an answer is closed. For streams, --slow-reader-timeout
 applies instead.
 """
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Longest interval between two checks whether a half-closed client has left."""
+"""Longest interval between two checks whether a client that has closed its sending side has left."""
 PROBE_S = 5.0
-"""Interval of the probes to a half-closed client."""
+"""Interval of the TCP keepalive probes to a client that has closed its sending side."""
 
 # Limits of a request's JSON. They exist because msgspec holds the interpreter lock while it decodes (json_scan.py). A
 # body that reaches all of these limits at once is decoded in less than 50 ms, whatever the size of the context.
@@ -69,22 +75,22 @@ JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """Additional values for each token of the context, because a prompt can be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""Maximum number of values for any context, which is the limit for 131,072 tokens. 300,000 integers take 25 ms to
-decode. A client can send a longer prompt as text instead of token ids.
+"""Maximum number of values, however large the context is. A context of 131,072 tokens has this limit. 300,000 integers
+take 25 ms to decode. A client can send a longer prompt as text instead of token ids.
 """
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_MEMBERS_MAX = 4096
-"""Members of one object. libllm has the same limit (json_size.h), because its objects compare each name with all
+"""Members of one object. libllm has the same limit (json_size.h), because it compares each name in an object with all
 earlier names.
 """
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
-"""Numbers other than integers of up to 18 digits. The limit is enough for the values of logit_bias. msgspec takes up to
-12 us to decode such a number where a float is declared (logit_bias). Elsewhere Python decodes such a number in 0.2 us
-(json_scan.py).
+"""Maximum number of floats, and of integers with more than 18 digits. The limit is enough for the values of logit_bias.
+Where the type of a request declares a float (logit_bias), msgspec takes up to 12 us to decode such a number. Elsewhere,
+Python decodes it in 0.2 us (json_scan.py).
 """
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
@@ -92,8 +98,8 @@ JSON_TEXT_BYTES_MAX = 16 * 1024**2
 FIELD_BYTES_MAX = 65_536
 """Bytes of JSON in one field, except fields with a limit of their own, such as the prompt."""
 NEUTRAL_BYTES_MAX = 256
-"""Bytes of JSON up to which the value of a refused parameter is decoded. A longer value has an effect, because all
-values without effect are short.
+"""An unsupported parameter is accepted if its value would have no effect. Values with more bytes of JSON than this are
+not decoded for this check, because all values without effect are short.
 """
 IGNORED_NAMES_LOGGED_MAX = 256
 """Number of ignored parameters whose names llmd remembers, in order to log each name once."""
@@ -118,7 +124,7 @@ TOOL_SCHEMA_DEPTH_MAX = 64
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
 """The largest number of reasoning tokens that a request can set as a limit."""
 ANSWERS_MAX = 16
-"""Generated answers of one request to all its prompts, including answers that best_of drops."""
+"""Answers generated for one request: to all its prompts, and including the answers that best_of drops."""
 LIKELIEST_MAX = 20
 """Most likely tokens reported with each generated token. libllm has the same limit (llm.h)."""
 LOG_PROBABILITIES_MAX = 262_144
@@ -126,27 +132,27 @@ LOG_PROBABILITIES_MAX = 262_144
 llmd limits the length of the answers accordingly.
 """
 MARKS_MAX = 4
-"""Number of positions marked by the client (cache_control) at which checkpoints are taken. If a prompt has more marks,
-the last marks count.
+"""Maximum number of marks of a prompt. A mark is a position that the client marked with cache_control; checkpoints are
+taken there. If a prompt has more marks, the last ones count.
 """
 MARK_NEAR_TOKENS = 8
-"""Distance in tokens up to which a mark is ignored because another mark or checkpoint is so close."""
+"""A mark is ignored if another mark or checkpoint is at most this number of tokens away."""
 TEMPLATE_VARIABLES_MAX = 64
 """Members of chat_template_kwargs. libllm has the same limit (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
-"""Context that coding agents need. Their system prompts and tools have up to 17,000 tokens, and their conversations
-need about the same number.
+"""Context size in tokens that coding agents need. Their system prompts and tools have up to 17,000 tokens, and their
+conversations need about as many.
 """
 SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
-"""Length up to which metadata.user_id is searched for a session id (core/session_key.py)."""
+"""A metadata.user_id with more characters is not searched for a session id (core/session_key.py)."""
 ARGUMENTS_DEPTH_MAX = 128
-"""Nesting depth up to which the arguments of a tool call are compared as values. libllm renders no deeper arguments
-(chat_request.cpp).
+"""Maximum nesting depth of a tool call's arguments that are compared as values. libllm does not render arguments that
+are nested deeper (chat_request.cpp).
 """
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
-"""Floats in the arguments of a tool call. Arguments that exceed one of these limits are compared as text."""
+"""Floats in the arguments of a tool call. Arguments that exceed one of the limits ARGUMENTS_* are compared as text."""
 UINT32_MAX = 0xFFFF_FFFF
 """The largest owner number or token count that the engine accepts."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
@@ -164,14 +170,14 @@ KEY_CHARS_MIN_ADVISED = 16
 
 # Limits of what the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
-"""Characters of text of one stream that were not delivered. Above this number, the generation is paused until the
-client has read.
+"""Characters of one stream that the client has not yet read. Above this number, the generation is paused until the
+client has read some.
 """
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
 HOLDERS_SHOWN = 8
-"""Number of session names in the error that all entries are taken."""
+"""Number of session names that the error capacity_exhausted lists."""
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point at which prompt and session diverged."""
 
@@ -180,12 +186,13 @@ RESPONSES_MAX = 4096
 """Stored responses of all owners. Each owner has a share of this number and of RESPONSE_BYTES_MAX."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
-"""Bytes that each stored response counts in addition to its texts."""
+"""Number of bytes that are added to the size of a response's texts to count what else is stored with it."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Bytes that each message and each call of a stored response's conversation counts in addition to its texts."""
+"""Number of bytes that are added to the size of the texts for each message and each tool call of a stored conversation.
+"""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
-"""Total bytes of the stored items to which one request refers. The limit on bodies is not enough, because a short
-reference can stand for a long answer, and can be repeated.
+"""Total bytes of the stored items (messages, tool calls ...) to which one request refers by their ids. The limit on the
+size of a body is not enough: a short reference can stand for a long answer, and can be repeated.
 """
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
@@ -195,12 +202,13 @@ RESPONSE_ITEMS_SHOWN = 20
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
 SHARED_TOKENS_SHOWN_MIN = 64
-"""Number of reused tokens below which a session that copied tokens from another session is reported as new, if these
-tokens are also less than a tenth of the prompt.
+"""A session that copied fewer tokens than this from another session is reported as new, if these tokens are also less
+than a tenth of the prompt.
 """
 DIVERGENCE_PREFILLED_MIN = 256
-"""Minimum number of prefilled tokens for which `explain` reports the point at which a prompt diverged from a branch
-that the decode thread did not choose.
+"""If a turn prefilled at least this number of tokens although its prompt does not differ from the branch on which it
+ran (for example because the branch was new), `explain` reports where the prompt diverged from the nearest other branch
+of the session.
 """
 CLIENT_CHARS_MAX = 32
 """Maximum length of the program name that llmd takes from a User-Agent."""
@@ -214,7 +222,7 @@ USER_BOUNDARIES_MAX = 4
 # Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
 ANSWER_BYTES_OVERHEAD = 256
-"""Bytes that each answer counts in addition to its tokens and text."""
+"""Number of bytes that are added to the size of an answer's tokens and text to count what else is kept with it."""
 ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
@@ -226,24 +234,27 @@ incomplete character.
 RETRY_AFTER_S = 1
 """Seconds in Retry-After of answers with status 429 and 503."""
 LOAD_RETRY_AFTER_S_MAX = 30
-"""Largest Retry-After while the model loads. The value is estimated from the part that is loaded. Clients wait for at
-most a minute.
+"""Largest Retry-After while the model loads. The value is estimated from how much of the model is loaded. Client
+libraries do not wait longer than a minute.
 """
 COMPLAINT_POLL_S = 1.0
 """Interval at which the daemon asks the engine whether reading or writing files of sessions failed."""
 COMMAND_RETRY_S = 0.005
-"""Delay before a command is pushed again that did not fit into the ring."""
+"""Delay before llmd tries again to push a command that did not fit into the command ring."""
 DATABASE_RETRY_S = 10.0
-"""Delay after which rows are written again whose writing failed."""
+"""Delay before llmd tries again to write rows to the database after a failed write."""
 STALLED_AFTER_S = 30.0
 """Duration of one step of the model after which the daemon counts as stalled and is not ready."""
 STOP_GRACE_S = 5.0
 """Time that the stopping daemon waits until cancelled requests have delivered their last event."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
-"""Period of the timer that measures the event loop. Shorter blocks of the loop may not be detected."""
+"""Period of the timer that measures how long the event loop is blocked. Blocks shorter than this may not be detected.
+"""
 NOTIFY_PATIENCE_S = 0.02
-"""Maximum time for which a notification waits if the queue of the service manager is full."""
+"""Maximum time for which llmd waits to send a notification to the service manager (systemd) if the manager's queue is
+full.
+"""
 LOG_PATIENCE_MS = 5
 """Maximum time for which a log line waits if the reader of standard error does not read."""
 LOAD_PROGRESS_S = 5.0
@@ -257,12 +268,12 @@ SAVE_PATIENCE_S = 60.0
 TEXT_THREADS = 3
 """Number of text threads. One of these threads runs only short jobs."""
 TEXT_SHORT_BYTES = 16_384
-"""Number of bytes up to which a job counts as short. A body of up to this size is decoded on the event loop, which
-takes a few milliseconds, whatever the body contains.
+"""Maximum number of bytes of a short job. The body of a request that has at most this size is decoded on the event
+loop, which takes a few milliseconds, whatever the body contains.
 """
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Number of characters up to which a piece of an answer is parsed on the event loop, including characters that are
-parsed again. A larger piece is parsed in a text thread.
+"""Maximum number of characters of a piece of an answer that is parsed on the event loop, including earlier characters
+that have to be parsed again. A larger piece is parsed in a text thread.
 """
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
@@ -277,8 +288,9 @@ class Limit:
     """The limit as a number, or the option or fact that determines the limit."""
     unit: str
     bounds: str
+    """What is limited, as docs/limits.md describes it."""
     code: str
-    """Code of the error (errors.py)."""
+    """Code of the error that the client gets (errors.py)."""
 
 
 TABLE = (
@@ -348,9 +360,9 @@ TABLE = (
     Limit("requests.session", SESSION_QUEUE_MAX, "requests", "the queue of one session", "queue_full"),
     Limit("requests.scratch", SCRATCH_QUEUE_MAX, "requests",
           "the queue of requests that name no session; each owner has a share", "queue_full"),
-    Limit("texts", TEXT_JOBS_MAX, "jobs", "the queue of texts to render or tokenize; each owner has a share",
+    Limit("texts", TEXT_JOBS_MAX, "jobs", "texts that wait to be rendered or tokenized; each owner has a share",
           "overloaded"),
     Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes",
-          "the queue of texts to render or tokenize; each owner has a share", "overloaded"),
+          "all texts that wait to be rendered or tokenized; each owner has a share", "overloaded"),
 )  # fmt: skip
 """The limits that docs/limits.md and /openapi.json show."""

@@ -13,7 +13,7 @@ LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 """The default samplers, in their default order. libllm numbers the samplers in this order, from 1."""
 SAMPLERS = (*USUAL_SAMPLERS, "infill", "adaptive_p")
-"""All samplers. The samplers after the default samplers run only if a request names them."""
+"""All samplers. Those that are not default samplers run only if a request names them."""
 LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
 _OTHER_NAMES = {
     **{name.replace("_", sign): name for name in SAMPLERS for sign in ("-", "")},
@@ -25,9 +25,9 @@ _NO_SAMPLERS = 15
 
 
 def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> RequestedSampling:
-    """Returns the parameters. Each of `fields` has the client's name of a parameter, llmd's name, and the value. Of
-    several fields for one parameter, the first that has a value counts. Raises an ApiError that names the client's
-    field, its value and its range.
+    """Returns the sampling parameters of a request. Each of `fields` has the client's name of a parameter, llmd's name,
+    and the value. If several fields set the same parameter, the first one that has a value counts. Raises an ApiError
+    that names the client's field, its value and its range.
     """
     found: dict[str, float] = {}
     for param, name, value in fields:
@@ -39,8 +39,8 @@ def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> Reque
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:
-    """Returns the order of samplers as one number. `names` are names of samplers, or llama.cpp's letters. An empty list
-    turns all samplers off.
+    """Returns a number that stands for the samplers to run and their order. `names` has names of samplers: as a list,
+    joined by ";", or as a text of llama.cpp's one-letter codes. If `names` is empty, no sampler runs.
     """
     if not names:
         return _NO_SAMPLERS
@@ -58,7 +58,7 @@ def sampler_order(param: str, names: list[str] | str) -> int:
 
 
 def sampler_names(order: int) -> list[str]:
-    """Returns the names of the samplers in an order that `sampler_order` returned."""
+    """Returns the names of the samplers, in their order, for a number that `sampler_order` returned."""
     if order == _NO_SAMPLERS:
         return []
     found = []
@@ -75,7 +75,7 @@ def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
     for text in texts:
         n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
         if not 0 < n_bytes <= most:
-            raise invalid_value(param, f"a text of {n_bytes} bytes; 1 to {most} are allowed")
+            raise invalid_value(param, f"one of the texts has {n_bytes} bytes, but 1 to {most} are allowed")
     return texts
 
 
@@ -84,7 +84,7 @@ def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_
     check_count(param, len(tokens), limits.STOP_TOKENS_MAX, "tokens")
     for token in tokens:
         if not 0 <= token < n_vocab:
-            raise invalid_value(param, f"{quoted(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}")
+            raise invalid_value(param, f"{quoted(token)} is not a token id: the model has the ids 0 to {n_vocab - 1}")
 
 
 def max_tokens_of(name: str, value: int) -> int:
@@ -97,7 +97,7 @@ def max_tokens_of(name: str, value: int) -> int:
 
 
 def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens") -> int:
-    """Returns the minimum tokens of an answer. A `max_tokens` of 0 means no limit."""
+    """Returns the minimum tokens of an answer. `max_tokens` is the maximum, or 0 if there is none."""
     if value is None:
         return 0
     if value < 0 or (max_tokens and value > max_tokens):
@@ -112,15 +112,15 @@ def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
     for text in stops:
         n_bytes, most = utf8_bytes(text), limits.STOP_STRING_BYTES_MAX
         if n_bytes > most:
-            raise invalid_value(param, f"a text of {n_bytes} bytes; at most {most} are allowed")
+            raise invalid_value(param, f"one of the texts has {n_bytes} bytes, but at most {most} are allowed")
     return [text for text in stops if text]
 
 
 def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
-    """Checks logit_bias. Every dialect with this parameter uses this name."""
+    """Checks the parameter logit_bias, which has this name in every dialect."""
     check_count("logit_bias", len(biases), limits.LOGIT_BIASES_MAX, "tokens")
     for token, bias in biases.items():
         param = f"logit_bias.{token}"
         if not 0 <= token < n_vocab:
-            raise invalid_value(param, f"the vocabulary has tokens 0 to {n_vocab - 1}")
+            raise invalid_value(param, f"{quoted(token)} is not a token id: the model has the ids 0 to {n_vocab - 1}")
         check_range(param, bias, *LOGIT_BIAS_RANGE)

@@ -1,5 +1,5 @@
-"""The table of sampling parameters. The types of requests and of defaults, the ranges, the members of requests in all
-dialects, and their documentation are made from its rows. Types only, no I/O.
+"""The table of sampling parameters. From its rows are made: the types RequestedSampling and SamplingDefaults, the
+checks of ranges, the members of requests in all dialects, and their documentation. Types only, no I/O.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class SamplingParameter:
     """Name in LLM_SAMPLING_TABLE (llm.h)."""
     kind: type
     default: float | None
-    """The value that applies if neither the request nor the model sets the parameter. None if the engine then chooses a
-    random value.
+    """Value that applies if neither the request nor the model sets the parameter. None means that the engine chooses a
+    random value in this case.
     """
     low: float
     high: float
@@ -73,14 +73,18 @@ BY_NAME = {row.name: row for row in SAMPLING}
 if TYPE_CHECKING:
 
     class RequestedSampling(msgspec.Struct, frozen=True, kw_only=True):
-        """The parameters of a request, within their ranges. None if the model's recommendation applies."""
+        """The sampling parameters of a request, within their ranges. A parameter that the request does not set is None;
+        its default then applies (SamplingDefaults).
+        """
 
         def __init__(self, **parameters: float | None) -> None: ...
         def __getattr__(self, name: str) -> Any: ...
 
     @dataclasses.dataclass(frozen=True, slots=True)
     class SamplingDefaults:
-        """Defaults of requests: the model's own recommendations, and the table's defaults for all other parameters."""
+        """Values of the parameters that a request does not set: the model's own recommendations, and the table's
+        defaults for all other parameters.
+        """
 
         def __init__(self, **parameters: float) -> None: ...
         def __getattr__(self, name: str) -> Any: ...

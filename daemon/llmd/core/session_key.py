@@ -1,4 +1,4 @@
-"""Finds the session of a request: the session id, and the header or member that named it. Pure."""
+"""Finds the session id of a request, and the header or member of the body that has the id. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ THREAD_HEADER = "thread-id"
 SESSION_HEADER = "session-id"
 PREVIOUS_RESPONSE = "previous_response_id"
 _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOUS_RESPONSE)
-"""Sources that also have another meaning for the client (SessionKey.is_hint)."""
+"""Members of the body that can contain a session id, but are also used for other purposes (SessionKey.is_hint)."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
-# The first header that is present counts. Names of headers are compared without case, and "_" counts as "-". The values
-# of the headers in one tuple are joined.
+# Headers that can contain a session id. The first tuple whose first header is present counts; the values of its headers
+# are joined. Names of headers are compared without case, and "_" counts as "-".
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),
@@ -55,14 +55,15 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """Whether the source also has another meaning for the client. Such a source never causes a refusal: a request
-        with an invalid id, or for a session whose queue is full, is answered without a session.
+        """Whether the id comes from a member that is also used for other purposes. The client then may not know that it
+        names a session, so the id never causes an error: if the id is invalid, or the queue of its session is full, the
+        request is answered without a session.
         """
         return self.source in _HINTS
 
 
 Session = tuple[SessionKey, str]
-"""A session, and the id of its parent. If the session does not exist yet, it begins as a fork of the parent."""
+"""A session, and the id of its parent, or "". If the session does not exist yet, it begins as a fork of the parent."""
 SCRATCH = SessionKey("", "scratch")
 
 
@@ -80,12 +81,12 @@ def resolve(
     prompt_cache_key: str | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> SessionKey:
-    """Returns the first session id found, in this order: `session_id` of the body, the headers of the table,
+    """Returns the session id of a request. Searches, in this order: `session_id` of the body, the headers of HEADERS,
     `prompt_cache_key`, `metadata`.
 
-    `session_id` and the headers of the table are meant as session ids, so an invalid value is an error.
-    `prompt_cache_key` and `metadata` have another meaning for the client, so a value that is not a valid session id is
-    ignored. Request ids are never used as session ids.
+    `session_id` and the headers always mean a session id, so an invalid value is an error. `prompt_cache_key` and
+    `metadata` are also used for other purposes, so a value that is not a valid session id is ignored. Ids of requests
+    are never used as session ids.
     """
     if session_id is not None:
         return SessionKey(valid_id("session_id", session_id), "session_id")
@@ -109,8 +110,8 @@ def _of_metadata(metadata: Mapping[str, object]) -> SessionKey:
 
 
 def _of_user(user: object) -> object:
-    """Returns the session id in Claude Code's user_id, which is a text of JSON with a session_id or, in older versions,
-    a text that ends with the id.
+    """Returns the session id in Claude Code's user_id, or None. The user_id is a text that contains a JSON object with
+    the member session_id. In older versions, it is a text that ends with the session id.
     """
     if not isinstance(user, str) or len(user) > limits.USER_ID_CHARS_MAX:
         return None

@@ -1,4 +1,4 @@
-"""Fair shares of the daemon's limits between owners, by the same rule as in libllm (share.h).
+"""Divides the daemon's limits between owners, by the same rule as libllm (share.h).
 
 Owned by the event loop.
 """
@@ -13,8 +13,8 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Returns the maximum that one owner can hold. The rest stays free for the other owners: half of an equal part for
-    each of them, but at least one in total.
+    """Returns how much of a limit one owner can use. The rest is reserved for the other owners: half of an equal part
+    for each of them, but at least one in total. With a limit of 100 and 2 owners, each owner can use 75.
     """
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
@@ -22,9 +22,9 @@ def share_of(limit: int, n_owners: int) -> int:
 
 
 def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
-    """Returns the session to drop: the least recently used session of the owner with the most sessions. So no owner can
-    cause sessions of an owner with fewer sessions to be dropped. `held` has the owners and names of all sessions, the
-    least recently used first.
+    """Returns the session to drop: the least recently used session of the owner with the most sessions. So an owner
+    cannot push out the sessions of an owner who has fewer. `held` has the owners and names of all sessions, the least
+    recently used first.
     """
     held = list(held)
     [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
@@ -32,7 +32,7 @@ def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
 
 
 class Admission:
-    """Counts live requests. A request counts from before its body is received until it has ended."""
+    """Counts live requests. A request is counted before its body is received, and until it has ended."""
 
     def __init__(self, limit: int, n_owners: int = 1) -> None:
         self.limit = limit
@@ -59,9 +59,12 @@ class Admission:
     def _check(self, owner: int) -> None:
         share = share_of(self.limit, self.n_owners)
         if self.n_live >= self.limit:
-            raise ApiError("overloaded", f"The server has {self.limit} live requests, the limit. Try again later.")
+            raise ApiError(
+                "overloaded", f"The server has reached its limit of {self.limit} live requests. Try again later."
+            )
         if self._of_owner[owner] >= share:
             raise ApiError(
                 "overloaded",
-                f"The server has {share} live requests of this owner, its share of {self.limit}. Try again later.",
+                f"Your share of the server's {self.limit} live requests is {share}, and all of them are in use. "
+                "Try again later.",
             )

@@ -1,4 +1,6 @@
-"""Checks the names, schemas and choice of a request's tools, and whether a call is complete. Pure."""
+"""Checks the tools of a request: their names, their schemas, and tool_choice. Also checks whether the arguments of a
+call are complete. Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
-    """Returns a checked tool. `param` is the client's name of the object that has these members. Raises an ApiError
-    that names the wrong member.
+    """Returns a checked tool. `param` is the client's name of the object whose members are `name`, `description` and
+    `parameters`. Raises an ApiError that names the wrong member.
     """
     check_name(f"{param}.name", name)
     most = limits.TOOL_SCHEMA_DEPTH_MAX
     if not _fits(parameters, most):
         field = f"{param}.parameters"
-        raise invalid_value(field, f"the schema nests deeper than {most} levels")
+        raise invalid_value(field, f"the schema is nested more than {most} levels deep")
     return Tool(name, description or "", parameters or _NO_PARAMETERS)
 
 
@@ -54,8 +56,8 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Returns the tools without duplicates. Of several tools with the same name, only the first is returned, because a
-    call could not distinguish them.
+    """Returns the tools without duplicates. If several tools have the same name, only the first one is returned: a call
+    contains only the name, and could not say which tool it means.
     """
     found: dict[str, Tool] = {}
     for tool in tools:
@@ -64,7 +66,9 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError if the request does not have a chosen tool."""
+    """Returns the choice. Raises ApiError if the choice names a tool that the request does not have, or requires a call
+    although the request has no tools.
+    """
     names = {tool.name for tool in tools}
     for name in choice.names:
         if name not in names:

@@ -168,7 +168,8 @@ class Engine:
         """
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError(
-                "overloaded", f"The server has {len(self._listeners)} live requests, the limit. Try again later."
+                "overloaded",
+                f"The server has reached its limit of {limits.LIVE_REQUESTS_MAX} live requests. Try again later.",
             )
         request = self._next_request()
         self._push_or_refuse(msgspec.structs.replace(command, request=request, after=after))

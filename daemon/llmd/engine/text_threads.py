@@ -135,14 +135,16 @@ class TextThreads:
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",
-                f"The queue of texts has {n_jobs} jobs, {own_jobs} of them yours; its limit is {self._n_jobs_max}. Try "
-                "again later.",
+                f"Too many texts wait to be rendered or tokenized: {n_jobs} ({own_jobs} of them yours). The limit is "
+                f"{self._n_jobs_max} for all clients together, and a share of that for you. Try again later.",
             )
         bytes_share = share_of(self._n_bytes_max, n_owners)
         if n_jobs and (all_bytes + n_bytes > self._n_bytes_max or (own_jobs and own_bytes + n_bytes > bytes_share)):
             raise ApiError(
                 "overloaded",
-                f"The queue of texts has {all_bytes} bytes; its limit is {self._n_bytes_max}. Try again later.",
+                f"Too many bytes of text wait to be rendered or tokenized: {all_bytes} ({own_bytes} of them yours). "
+                f"The limit is {self._n_bytes_max} for all clients together, and a share of that for you. Try again "
+                "later.",
             )
 
     def _release(self, job: _Job) -> None:
