@@ -96,7 +96,7 @@ class argument_rules {
     size_t n_unordered, n_rules = 0;
     bool are_marked = false, has_blanks = false;
     bool keeps_all = false;                /* optional arguments are counted, too */
-    bool is_ordered = false;               /* counted arguments come in the order of the schema */
+    bool is_ordered = false;               /* counted arguments must come in the order of the schema */
     std::vector<size_t> counted, repeated; /* nodes of the parser graph, one per argument */
     /* one rule for all repeated arguments; when each rule of rest() listed them, the grammar grew quadratically */
     size_t any_repeated = 0;
@@ -206,7 +206,7 @@ class argument_rules {
             for (const size_t one :
                  {before.empty() ? 0 : marks.node(before), at == std::string::npos ? 0 : g.literal(name),
                   behind.empty() ? 0 : marks.node(behind)}) {
-                if (one != 0) { /* 0 stands for no node, since node 0 already existed */
+                if (one != 0) { /* 0 means that there is no node; node 0 itself is never a new node */
                     out.push_back(one);
                 }
             }

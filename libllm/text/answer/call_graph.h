@@ -35,9 +35,9 @@ bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
 /* Before llama.cpp makes its parser, each tool gets an additional parameter, the placeholder, which stands for all
- * undeclared parameters. How llama.cpp's parser expects the placeholder shows how the model family writes a parameter
- * of any name. These are the placeholder's names; the second is used if undeclared parameters can only be strings. The
- * names are random, so that no real parameter has them. */
+ * undeclared parameters. From the part of llama.cpp's parser that parses the placeholder, call_graph.cpp learns how the
+ * model family writes a parameter of any name. These are the placeholder's names; the second is used if undeclared
+ * parameters can only be strings. The names are random, so that no real parameter has them. */
 constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 
 /* One way to write an argument. */

@@ -110,7 +110,7 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {
-    /* with the result of the call, because Apriel's template writes no id in the last message */
+    /* rendered with the result of the call, because Apriel's template writes no id in the last message */
     const bool has_id_after =
         rendered(tmpl, params, true).rfind("}, \"id\": \"" + std::string(ID) + "\"}") != std::string::npos;
     const std::string text = rendered(tmpl, std::move(params), false);

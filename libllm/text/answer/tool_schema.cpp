@@ -101,8 +101,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
             required.push_back(one.name);
         }
     }
-    if (!is_whole(detail)) { /* how llama.cpp's parser expects the placeholder shows how any other argument is
-                              * written */
+    if (!is_whole(detail)) { /* from the parser of this placeholder, call_graph.cpp learns how an argument of any name
+                              * is written */
         all.any_name = n_texts > 0 && n_texts == n_others ? ANY_TEXT_NAME : ANY_ARGUMENT_NAME;
         properties[all.any_name] = common_json::parse("{\"type\":\"string\"}");
         separates[tool.at("function").at("name").get<std::string>()] = std::move(all);

@@ -81,7 +81,7 @@ class tool_schemas {
     tool_template tmpl;
     schema_arguments compiled;
     std::map<std::string, std::string, std::less<>> places; /* for each constant, the element that replaces it */
-    std::map<std::string, std::string> objects;             /* for each tool, the element of its arguments */
+    std::map<std::string, std::string> objects;             /* for each tool, the GBNF element of its arguments */
     std::map<std::string, separate> separates;
 
     common_json place_for(const std::string &element);

@@ -50,8 +50,8 @@ struct grammar {
     std::vector<uint32_t> rules; /* position of each rule in `elements` */
     uint32_t root;
 
-    /* Compiles a grammar. <Token names> are looked up in the vocabulary of `m`. If m is NULL, names are not looked up,
-     * and the result only shows that the grammar is valid. Throws grammar_fault, std::bad_alloc. */
+    /* Compiles a grammar. Token names (<name>) are looked up in the vocabulary of `m`. If m is NULL, names are not
+     * looked up, and the result only shows that the grammar is valid. Throws grammar_fault, std::bad_alloc. */
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;

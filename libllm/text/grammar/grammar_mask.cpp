@@ -51,7 +51,7 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place to which letters lead, if all characters of the branch of the tree lead to the same place.
+/* Returns the place to which letters lead, if all characters of the branch of the tree lead to this place, too.
  * Otherwise returns NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {

@@ -32,7 +32,7 @@ std::string grammar_without_repetition(const std::string &grammar, const std::st
 std::string grammar_without_fences(std::string grammar);
 
 /* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the former for optional tool calls that can
- * repeat. Since it repeats an element that can be empty, matching it would never end. */
+ * repeat. The former repeats an element that can be empty, so matching it would never end. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

@@ -75,8 +75,8 @@ class grammar_walk {
         uint64_t ascii[2] = {0, 0};
     };
     struct place_data {
-        std::vector<uint32_t> stacks;    /* ascending numbers of stacks with a character or token on top; 0 if the text
-                                          * can end */
+        std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top; includes
+                                          * 0 if the text can end */
         std::vector<way> ways;           /* ascending, from character 0 on; empty if not computed yet */
         std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN; empty if `ways` is
                                           * empty */

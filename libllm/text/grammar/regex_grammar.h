@@ -1,5 +1,5 @@
-/* regex_grammar.h: translates a regular expression into GBNF, so that the expression must match the whole text. The
- * functions are pure. */
+/* regex_grammar.h: translates a regular expression into GBNF. The expression must match the whole text, not only a part
+ * of it. The functions are pure. */
 #ifndef LLM_REGEX_GRAMMAR_H
 #define LLM_REGEX_GRAMMAR_H
 

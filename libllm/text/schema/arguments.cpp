@@ -301,7 +301,7 @@ std::optional<std::string> schema_arguments::quoted_texts(const automaton &texts
 
 std::optional<std::string> schema_arguments::bare_texts(const automaton &texts, const std::string &close)
 {
-    constexpr size_t STATES_MAX = 512; /* a state takes about 40 bytes of grammar */
+    constexpr size_t STATES_MAX = 512; /* each state of the automaton takes about 40 bytes of grammar */
     const rules::mark before = out.now();
     try {
         const automaton all = automaton_of(automaton_operation::BOTH, texts, automaton_of_text_before(close), budget);

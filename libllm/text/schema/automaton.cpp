@@ -574,7 +574,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
     if (equal.n_classes() == trimmed.states.size()) {
         return trimmed;
     }
-    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start gets 0 */
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start state gets 0 */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
         if (name[number_of_class] == NOWHERE) {

@@ -10,8 +10,8 @@
 
 namespace {
 
-/* Returns whether a lower and an upper bound together exclude every number. Integers are not treated specially: the
- * bounds 1.2 and 1.8 do not count as excluding every number. */
+/* Returns whether a lower and an upper bound together exclude every number. Whether an integer lies between the bounds
+ * is not checked: for 1.2 and 1.8 the result is false. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {
@@ -75,7 +75,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     }
     nothing[n] = false; /* provisional, for a node that contains itself: assumes that some value is possible */
     bool is_all = true;
-    const std::vector<shape> shapes = shapes_of(n); /* a copy, because the loop adds nodes */
+    const std::vector<shape> shapes = shapes_of(n); /* a copy, because the loop adds nodes to the cache of shapes */
     for (const shape &s : shapes) {
         is_all = is_all && is_nothing_shape(s, n, depth);
     }

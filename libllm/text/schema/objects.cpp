@@ -206,7 +206,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule of the rest of an object from a member's name on. The member can be declared or undeclared. */
+/* Returns the rule of the rest of an object, which begins with the name of a declared or undeclared member. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -229,10 +229,10 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *
  * Since a rule depends only on the next member, there are about as many rules as members. If a rule depended on the set
  * of members that are left, there would be as many rules as sets. If the number of members is limited, a rule also
- * depends on how many were written before. `plan` stores the rules by these two numbers.
+ * depends on how many were written before. `plan` stores the rules by next member and number of members before.
  *
- * names_from returns the rule of the rest of an object from the name of member `at`, or of a later member, on. Returns
- * "" if the object cannot be completed. */
+ * names_from returns the rule of the rest of an object, which begins with the name of member `at` or of a later member.
+ * Returns "" if the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);

@@ -103,7 +103,7 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
  * this is shorter: names of undeclared members exclude only a few of a million characters. */
 rules::written_set written_as_json(const character_set &set)
 {
-    character_set others; /* characters outside the set that are not plain */
+    character_set others; /* characters outside the set, and characters that must be escaped */
     uint32_t next = 0;
     for (const grammar_range &r : set) {
         if (r.low > next) {
@@ -154,10 +154,10 @@ rules::written_set written_as_json(const character_set &set)
 }
 
 /* Writes the states of an automaton as GBNF rules. The targets of a state are written before the state itself, so that
- * equal states get equal bodies and become one rule (prefix trees of strings have equal states). In a loop, a state is
- * reached again while its rule is still being written. The name of the rule is then reserved, and defined when the body
- * is complete. A chain of states with one transition each becomes one literal, so that "temperature" is one element and
- * not eleven rules. The literal ends before a state that already has a rule. */
+ * equal states get equal bodies and become one rule (prefix trees of strings have equal states). If the automaton has a
+ * loop, a state is reached again while its rule is still being written. The name of the rule is then reserved, and
+ * defined when the body is complete. A chain of states with one transition each becomes one literal, so that
+ * "temperature" is one element and not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
     /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
@@ -199,7 +199,8 @@ class automaton_writer {
                                        * consecutive and sorted by target */
     character_set set;                /* the character set that is being written */
 
-    /* Returns whether anything can follow in this state. Such a state is written as the rule `tail` of ANY_JSON. */
+    /* Returns whether every string is accepted from this state on. Such a state is written as the rule `tail` of
+     * ANY_JSON. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];

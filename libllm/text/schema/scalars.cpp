@@ -95,7 +95,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    /* copied, because the loop adds nodes */
+    /* a copy, because the loop adds nodes to the cache of shapes */
     const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;

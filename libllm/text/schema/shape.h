@@ -40,8 +40,8 @@ struct condition {
     const schema_json *schema;
     bool is_negated = false;
     const char *keyword = nullptr; /* NULL: the whole schema */
-    uint32_t index = 0;            /* which element of the keyword's list or object, for keywords such as allOf, where
-                                    * each element is a condition */
+    uint32_t index = 0;            /* index of an element in the keyword's list or object; for keywords such as allOf,
+                                    * whose elements are separate conditions */
 
     auto key() const
     {

@@ -4,8 +4,8 @@
  * forbids.
  *
  * A keyword that cannot be tested makes the verdict unknown instead of "valid", because `not` would turn "valid" into
- * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept under LOOSE; STRICT refuses
- * the schema and names the keyword. */
+ * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept, unless STRICT refuses the
+ * schema because of the keyword. */
 #include <algorithm>
 #include <cmath>
 
@@ -375,7 +375,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
         return verdict_of(schema == true);
     }
     if (depth == 0) {
-        return unknown(schema, "$ref"); /* only a chain of references or nested schemas gets here */
+        return unknown(schema, "$ref"); /* only a long chain of references or nested schemas gets here */
     }
     if (!schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);

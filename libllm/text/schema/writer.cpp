@@ -69,7 +69,7 @@ std::string writer::value(const node &conditions)
  * together, each value once: alternatives often repeat constants, and many strings can share one prefix tree. */
 std::string writer::all_shapes(const node &n)
 {
-    const std::vector<shape> all = shapes.shapes_of(n); /* copied, because the loop adds nodes */
+    const std::vector<shape> all = shapes.shapes_of(n); /* a copy, because the loop adds nodes to the cache of shapes */
     std::vector<std::string> ways;
     std::vector<const schema_json *> constants;
     std::set<std::string> known_constants;

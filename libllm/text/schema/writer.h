@@ -1,5 +1,5 @@
-/* writer.h: writes the values that a schema allows as rules of a grammar. The values are described by nodes (conditions
- * on one value) and shapes (a node's conditions merged, for one combination of alternatives), see shape.h. There is one
+/* writer.h: writes grammar rules for the values that a schema allows. The values are described by nodes (conditions on
+ * one value) and shapes (a node's conditions merged, for one combination of alternatives), see shape.h. There is one
  * writer per schema, owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_WRITER_H
 #define LLM_SCHEMA_WRITER_H
@@ -33,14 +33,15 @@ class writer {
         automaton names;
         node value;
     };
-    /* Returns the classes of undeclared members of a shape. `n` is a node that has this shape, for error messages. */
+    /* Returns the classes of undeclared members of a shape. `n` is a node that has this shape; it is needed for error
+     * messages. */
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
     /* How an object is written: first the declared members in the order of the schema, then undeclared members. If n
      * members could come in any order, the grammar would need a rule for each set of members that are already written,
-     * that is 2^n rules. With a fixed order, there is one rule for each member that comes next or, if minProperties or
-     * maxProperties require it, one for each next member and number of members before. */
+     * that is 2^n rules. With a fixed order, a rule depends only on the next member and, if minProperties or
+     * maxProperties are enforced, on the number of members before. */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
