@@ -49,8 +49,8 @@ class shared_marks {
     std::map<std::string, size_t> rules;
 };
 
-/* Makes the rules of one tool's arguments. An argument is either *counted*: it can come once, and the rules of rest()
- * depend on which counted arguments are still missing. Or it is *repeated*: it can come any number of times. Required
+/* Makes the rules of one tool's arguments. An argument is either *counted* (it can come at most once, and the rules of
+ * rest() depend on which counted arguments are still missing) or *repeated* (it can come any number of times). Required
  * arguments are counted; optional arguments are counted only if the tool has few arguments. */
 class argument_rules {
   public:

@@ -180,7 +180,8 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
 }
 
 /* Descends as long as a single child (a tag, a sequence) contains all arguments, so that everything around the
- * arguments stays. Then replaces all children from the first to the last that contain an argument by `with`. */
+ * arguments stays. Then the children from the first one with an argument to the last one with an argument are replaced
+ * by `with`. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

@@ -9,8 +9,8 @@
 
 #include <string>
 
-/* Some templates write the id of a tool call before the tool's name. llama.cpp analyzes a template with an example
- * call, and then mistakes the example's id for a fixed text. Removes this id from the analysis, and returns the
+/* Some templates write the id of a tool call before the tool's name. llama.cpp analyzes a template by rendering an
+ * example call, and then mistakes the example's id for a fixed text. Removes this id from the analysis, and returns the
  * delimiter between id and name. Returns "" if the template does not write the id there. */
 std::string split_id_from_name(autoparser::autoparser *analysis);
 
@@ -18,8 +18,8 @@ std::string split_id_from_name(autoparser::autoparser *analysis);
  * split_id_from_name returned. */
 void allow_ids(const std::string &id_end, common_chat_params *form);
 
-/* Returns whether a parser already accepts ids of tool calls, as Mistral Nemo's does. The grammar then gets no other
- * id, because a tool call could have two ids. */
+/* Returns whether a parser already accepts ids of tool calls, as Mistral Nemo's does. The grammar then gets no further
+ * id, because a tool call could have two ids otherwise. */
 bool reads_ids(const common_peg_arena &parser);
 
 /* Solar Open writes reasoning, text and tool calls as separate messages. Its template expects reasoning in another
@@ -27,9 +27,9 @@ bool reads_ids(const common_peg_arena &parser);
  * the delimiters of its reasoning in *found and returns true. */
 bool find_messages(const std::string &source, autoparser::autoparser *found);
 
-/* For such a template, makes the parser in `form` accept a message with text next to tool calls. Without this change,
- * llama.cpp expects the delimiters of such a message only if no tools are offered. `continued` is the text that the
- * answer continues, or ""; this text also becomes such a message. */
+/* For a template with separate messages (find_messages), makes the parser in `form` accept a message with text next to
+ * tool calls. Without this change, llama.cpp expects the delimiters of such a message only if no tools are offered.
+ * `continued` is the text that the answer continues, or ""; this text also becomes such a message. */
 void allow_messages(const autoparser::autoparser &found, const std::string &continued, common_chat_params *form);
 
 /* Changes llama.cpp's parser (as JSON, parser_text.h) so that it accepts an answer that names its format, and returns

@@ -16,6 +16,7 @@
 
 #include "text/schema/arguments.h"
 
+/* How many places (schemas of one constant, see above) replace the parameters of a tool. */
 enum class tool_schema_detail {
     WHOLE,   /* one place for all arguments of a tool */
     NOTHING, /* one place for all arguments of a tool, where any object is allowed */
@@ -23,7 +24,7 @@ enum class tool_schema_detail {
     NAMES,   /* one place for each argument, where any value is allowed */
 };
 
-/* Returns whether all arguments of a tool have one place. */
+/* Returns whether all arguments of a tool share a single place. */
 inline bool is_whole(tool_schema_detail detail)
 {
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;

@@ -271,7 +271,7 @@ class automaton_writer {
             add_way(body, out.add_begun(set), "");
         } else if (close != nullptr) {
             add_way(body, out.set_element(set_text(set, false)), *next);
-        } else { /* some characters are written as escapes */
+        } else { /* in a JSON string, some characters are written as escapes */
             const rules::written_set &w = out.written(set);
             for (const std::string *part : {&w.plain, &w.escaped}) {
                 if (!part->empty()) {
