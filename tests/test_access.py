@@ -118,7 +118,7 @@ def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, st
         ("a local\n", "line 1: local is reserved for clients without a key"),
         ("a anybody\n", "line 1: anybody is reserved"),
         ("a n573\nb n74615\n", "line 2: n74615 and n573 have the same owner number"),
-        ("a key-2\nb\n", "line 2: two owners have the name key-2"),
+        ("a key-2\nb\n", "line 2: two owners have the name key-2: a key without a name gets"),
     ],
 )
 def test_bad_key_files(tmp_path: Path, text: str, part: str) -> None:

@@ -97,7 +97,7 @@ async def test_a_slash_behind_an_address_is_no_other(serve: Serve, tmp_path: Pat
 async def test_a_prefix_that_came_twice_is_told(daemon: Daemon, path: str) -> None:
     answer = await daemon.ask("POST", path, chat())
     assert answer.status == 404 and answer.error["code"] == "not_found"
-    assert "Remove /v1 from its base URL" in answer.error["message"]
+    assert "Remove /v1 from the client's base URL" in answer.error["message"]
     assert ("type" in answer.json) == ("messages" in path), "in the dialect's own form"
 
 

@@ -116,7 +116,7 @@ def test_a_kernel_that_knows_no_user_is_named_once(
     monkeypatch.setattr(peer_user._Tables, "user_of", lambda *_: None)
     PeerUsers().close()
     [record] = caplog.records
-    assert "does not report which user connects (it may lack tcp_diag; /proc/net/tcp" in record.getMessage()
+    assert "does not report which user connects (it may lack the module tcp_diag; /proc/net/tcp" in record.getMessage()
 
 
 @needs_root

@@ -179,7 +179,10 @@ async def test_what_fails_after_its_client_has_gone_is_logged(
         [record] = [
             record for record in caplog.records if record.exc_info and "disk I/O error" in str(record.exc_info[1])
         ]
-    assert (record.name, record.getMessage()) == ("llmd.http", "a command failed after its client had gone")
+    assert (record.name, record.getMessage()) == (
+        "llmd.http",
+        "a command on a session failed after its client had disconnected",
+    )
 
 
 async def test_owners_see_their_own(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_point_of_a_fork() -> None:
     assert [fork_point(at, by_user) for at in (None, 7, "last_user", "turn:2")] == [ALL_TOKENS, 7, 20, 10]
     with pytest.raises(ApiError, match="does not know"):
         fork_point("last_user", UserMessages())
-    with pytest.raises(ApiError, match="turn 4 is not known; known turns are 2, 3"):
+    with pytest.raises(ApiError, match="llmd does not know where turn 4 begins; it knows this for the turns 2, 3"):
         fork_point("last_user", UserMessages(4, {2: 10, 3: 20}))
 
 

@@ -1,5 +1,6 @@
-"""Access rules: API keys, and checks of the Host and Origin headers. The headers show whether a program sent the
-request, or a web page that misuses a browser. The only I/O is reading the key file, and reading or creating the salt.
+"""Decides who may use the server: by API keys, and by the Host and Origin headers, which reveal a request that a web
+page sends through the browser of its visitor. The only I/O of this module is reading the key file, and reading or
+creating the salt (a random number that is hashed together with a key that has no name).
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ EVERYBODY = "*"
 
 
 class KeyFileError(Exception):
-    """The key file cannot be used. The message names the line and the fault."""
+    """Raised if the key file or the salt cannot be used. The message says what is wrong, and in which line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of a request. No owner can see or reuse the sessions of another owner."""
+    """Who sends a request. `owner` is the number of the owner of the sessions that the request uses. No owner can see
+    or reuse the sessions of another owner. Only an administrator can list and change the sessions of all owners.
+    """
 
     owner: int
     name: str
@@ -38,22 +41,24 @@ class Caller:
 
 
 LOCAL = Caller(owner=0, name="local", is_admin=True)
-"""The caller of the unix socket, whose file permissions are the access control."""
+"""The caller of every request over the unix socket. The permissions of the socket's file decide who can connect."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""The caller of a TCP connection from the user that the daemon runs as, if no keys are set. This caller has the same
-sessions as a client of the unix socket, but no rights over sessions of other owners, because a proxy that runs as this
-user would pass those rights on to its own clients.
+"""If no keys are set: the caller of a TCP connection whose client runs as the same user as the daemon. This caller has
+the same sessions as a client of the unix socket, but no rights over the sessions of other owners. If it had these
+rights, a proxy that runs as this user would pass them on to the proxy's own clients.
 """
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""The caller of a TCP connection whose user the kernel does not know, if no keys are set."""
+"""If no keys are set: the caller of a TCP connection whose user the kernel does not know, such as a client on another
+machine.
+"""
 _ROOT_OWNER = limits.UINT32_MAX - 1
-"""Root's owner number. Root's user id, 0, is the owner number of LOCAL."""
+"""The owner number of root. It is not root's user id, 0, because 0 is the owner number of LOCAL."""
 _USER_PREFIX = "uid-"
 
 
 def caller_of(user: int | None) -> Caller:
-    """Returns the caller of a connection if no keys are set. Each user of this machine is an owner, and the owner's
-    number is the user id.
+    """Returns the caller of a TCP connection if no keys are set. `user` is the user id of the client's program, or None
+    if the kernel does not know the user. Each user of this machine is an owner, and the owner's number is the user id.
     """
     if user == os.geteuid():
         return OWN_USER
@@ -77,7 +82,9 @@ class Key:
 
 
 class KeyRing:
-    """The keys that can use the TCP port. If no keys are set, everybody can use the port (see `caller_of`)."""
+    """The API keys that a client of the TCP port can have. If no keys are set, everybody can use the port (see
+    `caller_of`).
+    """
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
@@ -91,8 +98,8 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Number of owners that have keys. The owner of the unix socket does not count, because the socket is for
-        administration.
+        """Number of owners that have keys. LOCAL, the owner of the unix socket, does not count, because the socket is
+        for administration.
         """
         return max(1, len({key.caller.owner for key in self._keys}))
 
@@ -100,11 +107,11 @@ class KeyRing:
         return len(self._keys)
 
     def guessable(self) -> list[str]:
-        """Returns the names of keys that are so short that an attacker could find them by trying."""
+        """Returns the names of the owners whose keys are so short that an attacker could guess the key."""
         return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
 
     def name_of(self, owner: int) -> str | None:
-        """Returns the owner's name, or None if no key belongs to this owner any more."""
+        """Returns the owner's name, or None if the keys of this owner were removed from the key file."""
         user = f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}" if self.is_open else None
         return self._names.get(owner) or user
 
@@ -113,8 +120,9 @@ class KeyRing:
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
-        """Returns the caller whose key these headers contain. Raises ApiError if the key is unknown. Compares the key
-        with every known key, so that the time of the comparison reveals nothing about the known keys.
+        """Returns the caller whose API key one of these headers contains. Raises ApiError if neither contains a known
+        key. Compares the header's key with every known key, even after a match, so that the time of the comparison
+        reveals nothing about the known keys.
         """
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
@@ -131,7 +139,7 @@ class KeyRing:
 # --- the key file ----------------------------------------------------------------------------------------------------
 
 _SPACE = re.compile(r"[ \t]+")
-_KEY = re.compile(r"[!-~]+")  # clients encode other characters in different ways
+_KEY = re.compile(r"[!-~]+")  # clients differ in how they encode other characters
 _RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
 
 
@@ -141,13 +149,14 @@ _SALT_OF_PROCESS = secrets.token_bytes(_SALT_BYTES)
 
 
 Salt = Callable[[], bytes]
-"""Returns the salt. Called only for a key without a name. Raises KeyFileError."""
+"""Type of a function that returns the salt, and raises KeyFileError if it cannot. Called only if a key has no name."""
 
 
 def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
-    """Returns the owner's number: stable and above 0. The number is a hash of the name, so that a new key with the same
-    name keeps the sessions. If the key has no name, the number is a hash of the key. Listings and file names show this
-    number, so the hash of a key needs the salt: without the salt, keys could be guessed from their numbers.
+    """Returns the owner's number, which is above 0 and the same after every start. The number is a hash of the name, so
+    that the sessions stay when the owner gets a new key with the same name. If the key has no name, the number is a
+    hash of the key and the salt. The salt is needed because listings and file names show the number: without the salt,
+    a guessed key could be checked against the number.
     """
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
@@ -157,7 +166,9 @@ def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
 
 
 def salt_of(state_dir: Path | None) -> bytes:
-    """Returns the salt, a random number that is stored in the state directory. Raises KeyFileError."""
+    """Returns the salt, a random number that is stored in the state directory. Without a state directory, the salt
+    differs from process to process. Raises KeyFileError.
+    """
     if state_dir is None:
         return _SALT_OF_PROCESS
     path = state_dir / _SALT_FILE
@@ -166,13 +177,15 @@ def salt_of(state_dir: Path | None) -> bytes:
     except OSError as error:
         raise KeyFileError(f"--state-dir: cannot create or read {path}: {error.strerror}") from None
     if len(salt) != _SALT_BYTES:
-        raise KeyFileError(f"--state-dir: {path} is damaged; remove the file, and keys without a name get new owners")
+        raise KeyFileError(
+            f"--state-dir: {path} is damaged; remove the file (keys without a name then lose their sessions)"
+        )
     return salt
 
 
 def _new_salt(path: Path) -> bytes:
-    """Creates the salt. If two daemons with the same state directory create a salt at the same time, both use the salt
-    of the first daemon.
+    """Creates the file with the salt, and returns the salt. If two daemons do this in the same state directory at the
+    same time, both use the salt of the daemon that locks the file first.
     """
     with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -187,8 +200,8 @@ def _new_salt(path: Path) -> bytes:
 
 
 def _sync(directory: Path) -> None:
-    """Syncs the directory. Otherwise a power cut could lose the name of the new file, and the next start would create
-    another salt.
+    """Syncs the directory of a new salt file. Otherwise a power cut could remove the file's name from the directory,
+    and the next start would create another salt.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -198,15 +211,15 @@ def _sync(directory: Path) -> None:
 
 
 def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
-    """Returns the keys in the file. Without a file, returns an empty ring, which allows everybody. Raises
-    KeyFileError.
+    """Returns the keys in the key file. If `path` is None, returns a KeyRing without keys, which lets everybody use the
+    TCP port. Raises KeyFileError.
     """
     return read_keys(path, cache(lambda: salt_of(state_dir))) if path is not None else KeyRing()
 
 
 def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
-    """Reads a file whose lines are `KEY [NAME] [admin]`. A # at the beginning of a line, or after a space, begins a
-    comment. Raises KeyFileError.
+    """Reads the keys from a file whose lines are `KEY [NAME] [admin]`. A # at the beginning of a line, or after a
+    space, begins a comment. Raises KeyFileError.
     """
     keys: dict[bytes, Key] = {}
     names: dict[int, str] = {}
@@ -227,15 +240,16 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """Opens a file for `open`, which closes the descriptor if it refuses the file (a directory, for example). If `open`
-    were called with a descriptor, it would leave a refused descriptor open.
+    """The opener that `_text_of` passes to Python's `open`. Does not block if the path is a pipe. `open` closes the
+    opener's descriptor if it refuses the file, for example a directory. If `open` got the descriptor instead of an
+    opener, it would leave the descriptor of a refused file open.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _text_of(path: Path) -> str:
-    """Checks and reads the file through one descriptor, so that nobody can replace the file between the check and the
-    reading.
+    """Checks the mode of the key file and returns its text. Uses one descriptor for both, so that nobody can replace
+    the file between the check and the reading.
     """
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
@@ -261,8 +275,8 @@ def _text_of(path: Path) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """Splits a line into words and drops the comment. A # inside a word belongs to the word, because keys can contain
-    #.
+    """Splits a line of the key file into words and drops the comment. A # inside a word belongs to the word, because
+    keys can contain #.
     """
     words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
     comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
@@ -300,7 +314,9 @@ def _check_name(where: str, name: str) -> None:
 
 
 def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
-    """Raises KeyFileError if two owners have the same number, or the same name."""
+    """Raises KeyFileError if `caller` has the number or the name of another owner in the file. Adds the caller to
+    `names` and `owners`, which contain the owners of the lines before.
+    """
     other = names.setdefault(caller.owner, caller.name)
     if other != caller.name:
         raise KeyFileError(
@@ -308,34 +324,34 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
         )
     if owners.setdefault(caller.name, caller.owner) != caller.owner:
         raise KeyFileError(
-            f"{where}: two owners have the name {caller.name}, as a key without a name is named after its line; give "
-            "that key a name"
+            f"{where}: two owners have the name {caller.name}: a key without a name gets the name key-LINE; give "
+            "that key another name"
         )
 
 
-# --- browsers --------------------------------------------------------------------------------------------------------
+# --- requests of web pages -------------------------------------------------------------------------------------------
 
 _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
-"""Names that Docker and Podman give to the host inside a container. No web page has such a name, because public DNS has
-no .internal.
+"""Names by which programs in a container of Docker or Podman reach the host. No web page can have such a host name,
+because public DNS has no names that end with .internal.
 """
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """Refuses a Host header that names another server. This stops DNS rebinding: if an attacker lets the name of a web
-    page point to this machine, the browser sends that name in the Host header.
+    """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding, in which an attacker
+    makes the host name of a web page point to this machine: the browser sends that host name in the Host header.
     """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
     raise ApiError(
         "forbidden_host",
-        f"Host {quoted(host)} is not a name of this server. Start llmd with --allowed-hosts to allow it.",
+        f"The Host header {quoted(host)} is not a name of this server. Start llmd with --allowed-hosts to allow it.",
     )
 
 
 def host_name(host: str) -> str:
-    """Returns the name in a Host header, without port and brackets, in lower case."""
+    """Returns the host name or IP address in a Host header: in lower case, without port and brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -353,9 +369,9 @@ def _is_own_name(name: str) -> bool:
 
 
 def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
-    """Returns True if the request comes from a page of another site that is allowed, so that the answer needs CORS
-    headers. Returns False if the request comes from no page, or from a page of this server. Raises ApiError if the page
-    is not allowed.
+    """Returns whether the answer needs CORS headers. It does if the request comes from a web page of another site, and
+    `allowed` has that site. It does not if the request comes from no web page, or from a page of this server. Raises
+    ApiError if the page's site is not allowed.
     """
     if origin is None:
         return False

@@ -1,7 +1,8 @@
-"""Passes one request through the pipeline and delivers the answer as one body or as a stream.
+"""Handles a request that generates text or embeddings: reads it, passes it through the pipeline, and delivers the
+answer as one body or as a stream.
 
-The request is admitted before the first byte of the answer is sent, so that a refusal has an HTTP status. A failure
-after the first byte is an event of the stream.
+The first byte of the answer is sent only after the engine has admitted the request, so that a refusal can have an HTTP
+status. A failure after the first byte is reported as an event of the stream.
 """
 
 from __future__ import annotations
@@ -35,22 +36,26 @@ T = TypeVar("T")
 
 SESSION_HEADER = "X-LLM-Session-Id"
 _WORDS = re.compile(rf"\S[\s\S]{{0,{4 * limits.LAST_WORDS_CHARS_MAX}}}")
-"""Matches the beginning of a text after leading blanks, without copying the text, which can have megabytes."""
+"""Matches the first characters of a text after its leading blanks. Used instead of strip(), which would copy the text,
+and the text can have megabytes.
+"""
 _EMBEDDING = "Use POST /v1/embeddings, /embedding or /api/embed."
 
 Asking = tuple[GenerationRequest, Writing]
 """A parsed request, and the function that makes the writer of its answer."""
 EmbeddingAsking = tuple[EmbeddingJob, Callable[[Embedded], Answer]]
-"""A request for embeddings, and the function that makes its answer in a text thread."""
+"""A request for embeddings, and the function that makes the answer from the vectors. The function runs in a text
+thread.
+"""
 Reader = Callable[[web.Request], Awaitable[Asking | web.Response]]
-"""Parses a request of one dialect. Returns the parsed request, or the answer itself if nothing must be generated.
-Raises ApiError.
+"""Type of the functions that parse a request of one dialect. Such a function returns the parsed request, or the
+complete HTTP answer if nothing must be generated. It raises ApiError.
 """
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
-    with state.admission.entered(owner):  # if the limit is reached, the body is not read
+    with state.admission.entered(owner):  # refuses a request beyond the owner's limit before its body is read
         if state.engine.info.only_embeds:
             raise ApiError("no_generation", f"{state.model_id} makes embeddings and cannot generate text. {_EMBEDDING}")
         async with in_time(request):
@@ -69,8 +74,9 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
 
 
 def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgspec.Struct]], Handler]:
-    """Makes a handler from a function that turns a decoded body of type `kind` into a request. The function runs in the
-    thread that decodes the body. If the function returns a struct, the struct is the answer.
+    """Decorates a function that turns the body of a request, decoded as `kind`, into a parsed request. The result is an
+    HTTP handler that answers the request. The function runs in the thread that decodes the body. If the function
+    returns a struct, nothing is generated, and the struct is the answer.
     """
 
     def decorated(make: Callable[[T, web.Request], Asking | msgspec.Struct]) -> Handler:
@@ -78,7 +84,7 @@ def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgs
             found = await read_as(request, kind, lambda parsed_body: make(parsed_body, request))
             return respond(found) if isinstance(found, msgspec.Struct) else found
 
-        @wraps(make)  # /openapi.json names an operation after the function
+        @wraps(make)  # /openapi.json uses the function's name as the name of the operation
         async def handler(request: web.Request) -> web.StreamResponse:
             return await answer(request, read)
 
@@ -88,8 +94,8 @@ def answers(kind: type[T]) -> Callable[[Callable[[T, web.Request], Asking | msgs
 
 
 def embeds(kind: type[T]) -> Callable[[Callable[[T, web.Request], EmbeddingAsking]], Handler]:
-    """Makes a handler from a function that turns a decoded body of type `kind` into a request for embeddings. The
-    function runs in the thread that decodes the body.
+    """Decorates a function that turns the body of a request, decoded as `kind`, into a request for embeddings. The
+    result is an HTTP handler that answers the request. The function runs in the thread that decodes the body.
     """
 
     def decorated(make: Callable[[T, web.Request], EmbeddingAsking]) -> Handler:
@@ -115,8 +121,8 @@ async def render_only(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prompt:
-    """Renders a conversation without answering it, and changes no session. `has_to_fit` and `needs_text` have the same
-    meaning as for `rendered`. Must be awaited within `in_time`.
+    """Renders a conversation as a prompt without generating an answer, and changes no session. `has_to_fit` and
+    `needs_text` are arguments of pipeline.prompt.rendered. Must be awaited within `in_time`.
     """
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)
@@ -150,8 +156,8 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
 
 
 def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt | RawPrompt) -> None:
-    """Records the client program and the beginning of the user's last message, by which people recognize a session in a
-    list.
+    """Records the name of the client program and the beginning of the user's last message. Lists of sessions show both,
+    so that people recognize a session.
     """
     turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
@@ -160,16 +166,17 @@ def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt 
 
 
 def _program(agent: str) -> str:
-    """Returns the program's name in a User-Agent header, for example "claude-cli" for "claude-cli/2.1.330 (external,
-    cli)".
+    """Returns the name of the program in a User-Agent header, for example "claude-cli" for "claude-cli/2.1.330
+    (external, cli)".
     """
     name = re.match(r"[!-.0-~]+", agent)
     return name[0][: limits.CLIENT_CHARS_MAX] if name else ""
 
 
 def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
-    """Returns the beginning of the last user message, on one line, without characters that change a terminal's
-    direction."""
+    """Returns the beginning of the last user message on one line. Blanks replace characters that are not printable,
+    such as control characters and those that reverse the direction of text in a terminal.
+    """
     if isinstance(prompt, RawPrompt):
         return ""
     texts = (_WORDS.search(one.content) for one in reversed(prompt.messages) if one.role == "user")

@@ -1,6 +1,6 @@
-"""Decodes the body of a request as its declared type, and encodes the body of a typed answer.
+"""Decodes the body of a request as the type that its endpoint declares, and encodes the body of a typed answer.
 
-libllm checks every body first (json_scan.py). A large body is decoded in a text thread.
+libllm checks the JSON of every body before it is decoded (json_scan.py). A large body is decoded in a text thread.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ from .receive import received
 
 
 def deadline_of(request: web.Request) -> float | None:
-    """Returns the deadline as a time of the event loop, or None if requests have no time limit."""
+    """Returns the time of the event loop at which the request must be finished, or None if --request-timeout is not
+    set.
+    """
     seconds = request.app[STATE].config.request_timeout
     return request[FACTS].came_at + seconds if seconds else None
 
 
 @asynccontextmanager
 async def in_time(request: web.Request) -> AsyncIterator[None]:
-    """Limits the time for receiving, rendering and tokenizing: the block ends at the request's deadline, or when the
-    daemon stops. A job that still waits for a text thread is then removed from the queue.
+    """Limits how long the block may receive, render or tokenize a request. If the request's deadline passes or the
+    daemon stops before the block has ended, the block is cancelled and ApiError is raised. A job of the block that
+    still waits for a text thread is then removed from the queue.
     """
     state, scope = request.app[STATE], asyncio.timeout_at(deadline_of(request))
     if state.is_stopping:
@@ -46,13 +49,15 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
     except TimeoutError:
         if not scope.expired():
             raise
-        is_stopped = scope.when() != deadline_of(request)  # State.stop has moved it
+        is_stopped = scope.when() != deadline_of(request)  # State.stop has changed it to the time of the stop
         raise ApiError("shutting_down" if is_stopped else "deadline_exceeded") from None
 
 
 @contextmanager
 def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
-    """Cancels a running generation at the deadline. The last event of the generation contains the reason."""
+    """Calls `cancel`, which cancels a generation, if the request's deadline passes before the block has ended. The last
+    event of the generation says that the deadline was the reason.
+    """
     deadline = deadline_of(request)
     if deadline is None:
         yield
@@ -64,7 +69,7 @@ def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -
         timer.cancel()
 
 
-# --- bodies -----------------------------------------------------------------------------------------------------------
+# --- decoding and encoding --------------------------------------------------------------------------------------------
 
 
 T = TypeVar("T")
@@ -77,7 +82,9 @@ async def read(request: web.Request, kind: type[T]) -> T:
 
 
 async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -> U:
-    """Decodes the body and calls `make` with the decoded body, in the same thread."""
+    """Receives the body, decodes it as `kind`, and returns what `make` makes of it. Decoding and `make` run in the same
+    thread.
+    """
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine
     async with in_time(request):
@@ -89,8 +96,9 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 
 def typed(document: bytes, kind: type[T]) -> T:
-    """Decodes a document. A document that is shorter than every limit on a member is decoded only once, because no
-    member of the document can exceed its limit.
+    """Decodes a JSON document as `kind`. Raises ApiError if a member exceeds its size limit, or is a refused parameter.
+    Sizes of members are checked only if the document is longer than FIELD_BYTES_MAX, because no size limit is below
+    FIELD_BYTES_MAX.
     """
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))

@@ -1,5 +1,5 @@
-"""The middleware around every handler: checks access, turns errors into answers, writes one log line, and counts
-metrics.
+"""The middleware around the handler of every request: checks access, turns errors into error answers, writes one log
+line for the request, and counts metrics.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""Codes of errors that close the connection, because llmd cannot know where the next request begins."""
+"""Codes of errors after which llmd closes the connection, because it cannot know which of the next bytes begin a new
+request.
+"""
 _VERSION_TWICE = "/v1/v1/"
-"""The beginning of a path if a client adds /v1 to a base URL that already ends with /v1."""
+"""The path of a request begins like this if the client adds /v1 to a base URL that already ends with /v1."""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Reason phrases of statuses that HTTP does not define."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
-"""Format of the peer's credentials: pid, uid, gid."""
+"""Layout of the data that SO_PEERCRED returns about the client of a unix socket: pid, uid, gid."""
 _METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
 _EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {REQUEST_ID_HEADER}, {ANTHROPIC_ID_HEADER}"
 _CORS_HEADERS = {
@@ -81,7 +83,7 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
 
 async def _answer(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
     try:
-        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:  # a preflight
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:  # a CORS preflight
             _check_browser(state, request, facts)
             return web.Response(status=204, headers=_CORS_HEADERS)
         check_expectation(request)
@@ -101,7 +103,9 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
             response.headers["Allow"] = _allow(error)
         return response
     except Exception:
-        log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
+        log.exception(
+            "a request failed because of an error in llmd", extra=fields(method=request.method, path=request.path)
+        )
         return _refusal(ApiError("internal_error"), request, facts)
 
 
@@ -111,8 +115,9 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """Returns the error envelope of the path, whatever the method. For an unknown path, returns the envelope of an
-    endpoint above that path or, if none exists, the envelope of an endpoint whose path has the same first part (/api/).
+    """Returns the envelope (envelope.py) for an error of this request. It depends on the path only, not on the method.
+    If no endpoint has this path, returns the envelope of an endpoint whose path is a prefix of it (/v1/messages for
+    /v1/messages/x). If there is none, returns the envelope of an endpoint whose path has the same first part (/api/).
     """
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
@@ -139,12 +144,12 @@ def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
 
 
 async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
-    """Answers OPTIONS with the methods of the path. OPTIONS needs no key, because /openapi.json shows the same methods
-    without a key.
+    """Answers an OPTIONS request with the methods that the path supports. OPTIONS needs no API key, because
+    /openapi.json shows the same methods without a key.
     """
     if not is_local(request):
         _check_browser(state, request, facts)
-    if request.raw_path == "*":  # the server as a whole
+    if request.raw_path == "*":  # "*" stands for the server as a whole
         return web.Response(status=204, headers={"Allow": _METHODS})
     try:
         return await handler(request)
@@ -159,13 +164,15 @@ def _allow(error: web.HTTPMethodNotAllowed) -> str:
 def _http_message(request: web.Request, code: str) -> str | None:
     if code == "not_found":
         if request.path.startswith(_VERSION_TWICE):
-            return f"{request.path} does not exist: the client adds /v1 itself. Remove /v1 from its base URL."
+            return f"{request.path} does not exist: the client adds /v1 itself. Remove /v1 from the client's base URL."
         return f"{request.method} {request.path} does not exist. GET /openapi.json lists all paths."
     return f"{request.path} does not support {request.method}."
 
 
 def _endpoint(request: web.Request) -> str:
-    """Returns the path's pattern, without /v1 and without a slash at the end."""
+    """Returns the endpoint's name for log lines and metrics: the pattern of its path, such as /sessions/{id}, without
+    /v1 and without a slash at the end.
+    """
     resource = request.match_info.route.resource
     return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1").rstrip("/") or "/"
 
@@ -182,7 +189,9 @@ def _without_versions(path: str) -> str:
 def check_expectation(request: web.Request) -> None:
     expected = request.headers.get("Expect")
     if expected is not None and expected.lower() != "100-continue":
-        raise ApiError("expectation_failed", f"Expect: {quoted(expected)} is not supported; 100-continue is.", "Expect")
+        raise ApiError(
+            "expectation_failed", f"Expect: {quoted(expected)} is not supported; only 100-continue is.", "Expect"
+        )
 
 
 def is_local(request: web.BaseRequest) -> bool:
@@ -193,14 +202,14 @@ def is_local(request: web.BaseRequest) -> bool:
 
 
 def client_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns the client of the connection, for the log line: its address, or the user and pid of a process on this
-    machine.
+    """Returns the fields of the log line that identify the client: its TCP address, or the user and pid of the client
+    of the unix socket.
     """
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
     if not isinstance(peer, tuple):
-        return {}  # the client has already left
+        return {}  # the client has already disconnected
     host, port = peer[:2]
     return {"client": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
 
@@ -238,8 +247,8 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 
 
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
-    """Raises ApiError while the model is loading, unless the endpoint is public. The body of the request is then never
-    received.
+    """Raises ApiError if the model is not loaded yet, unless the endpoint is public. Called before the handler, so that
+    the body of a refused request is not received.
     """
     if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
         raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
@@ -258,7 +267,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
         response.headers["Vary"] = "Origin"
 
 
-# --- log -------------------------------------------------------------------------------------------------------------
+# --- the log line ----------------------------------------------------------------------------------------------------
 
 
 def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
@@ -288,8 +297,8 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns what the log line of a request says about its generations. Session, prompt, reason and outcome are those
-    of the first one.
+    """Returns the fields of the log line about the generations of a request, which are several if n is above 1. All
+    fields are those of the first generation, except `generated_tokens`, which counts the tokens of all of them.
     """
     first = generations[0]
     values: dict[str, object] = {

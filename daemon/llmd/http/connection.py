@@ -1,5 +1,6 @@
-"""One connection: a subclass of aiohttp's class, with limits on the head of a request, llmd's own error answers, and
-support for clients that close only their sending direction.
+"""One connection of a client: a subclass of aiohttp's RequestHandler. It limits the size and time of a request's head
+(the request line and the headers), sends llmd's own error answers, and supports clients that close only their sending
+direction of the connection.
 
 The subclass depends on undocumented parts of aiohttp: the overridden methods of `RequestHandler`, and
 `RequestHandler._messages`, the queue of parsed requests. tests/test_connections.py fails if these parts change.
@@ -31,40 +32,44 @@ if TYPE_CHECKING:
 log = logging.getLogger("llmd.http")
 
 INVALID_HTTP = b"\0\r\n\r\n"
-"""Bytes that are invalid in every state of an HTTP parser. If aiohttp's parser receives these bytes, aiohttp calls
-handle_error and sends its answer.
+"""Bytes that are invalid HTTP, whatever came before them. If aiohttp's parser receives these bytes, aiohttp calls
+handle_error and sends the answer that handle_error returns.
 """
-# An interim answer that every HTTP/1.1 client skips. The kernel of a client that has closed the connection replies to
-# these bytes with a reset.
+# An interim answer, which every HTTP/1.1 client skips. If the client has closed the connection completely, its kernel
+# replies to these bytes with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
-"""Delay of the first check of a half-closed client. An answer that is sent within this time needs no check."""
+"""Time from the moment when a client closes its sending direction to the first check whether the client still reads. If
+the answer is sent within this time, no check is needed.
+"""
 
 
 class Connection(web.RequestHandler):
-    """Created when a client connects. `overdue` is called every second. Owned by the event loop."""
+    """One connection, created when a client connects. The server (`Connections`) calls `overdue` every second. Owned by
+    the event loop.
+    """
 
     def __init__(self, server: Connections, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
         super().__init__(server, loop=loop, **settings)
         self._server = server
         self._pipe: asyncio.Transport | None = None
-        """The transport, until it is closed. aiohttp drops its own reference to the transport already when the
-        transport begins to close.
+        """The transport, until it is closed. aiohttp has a reference, too, but drops it when the transport begins to
+        close.
         """
         self._request: web.BaseRequest | None = None
-        """The request that is being answered, or a request whose body has not arrived completely. None if the
+        """The request that is being answered, or an answered request whose body has not arrived completely. None if the
         connection has no such request.
         """
         self.user: int | None = None
-        """The user of this machine at the other end of the connection. None if the user was not looked up, or if the
-        kernel does not know the user.
+        """User id of the client's program. None if the user was not looked up, or if the kernel does not know the user,
+        for example because the client is on another machine.
         """
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
         self._is_unread = False
-        """True if the send buffer is full, or if the connection is closing."""
+        """True if llmd waits until the client reads, because the send buffer is full or the connection is closing."""
         self._n_unread = 0
         self._last_read_at = 0.0
         """Time at which the client was last seen reading."""
@@ -72,8 +77,8 @@ class Connection(web.RequestHandler):
         self._is_half_closed = False
         """True if the client has closed its sending direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
-        """Set while llmd waits until a refused client stops sending. Its result is set when the client closes its
-        sending direction.
+        """A future, while llmd waits until a client whose request was refused stops sending. The future's result is set
+        when the client closes its sending direction.
         """
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None
@@ -92,7 +97,7 @@ class Connection(web.RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """True if the connection waits for a request, or for the rest of a request's head."""
+        """True if the connection waits for a new request, or for the rest of a request's head."""
         if self._messages or self._refusal is not None:
             return False
         return self._request is None or (self._is_answered and self._request.content.is_eof())
@@ -115,9 +120,10 @@ class Connection(web.RequestHandler):
             self._refuse(_head_too_large())
 
     def _more_received(self, data: bytes) -> None:
-        """Accepts bytes while a request is being answered: the rest of the request's body, or later requests. If
-        aiohttp queues a new message although the body is incomplete, the message is a parser error, and aiohttp does
-        not report that error to the code that receives the body.
+        """Accepts bytes while a request is being answered: the rest of its body, or later requests. If aiohttp's parser
+        finds an error in the body, aiohttp only queues the error as a new message, and the code that receives the body
+        would wait forever. So this method notices a new message during an incomplete body, records the error, and ends
+        the body.
         """
         n_messages = len(self._messages)
         super().data_received(data)
@@ -127,7 +133,7 @@ class Connection(web.RequestHandler):
             request.content.feed_eof()
 
     def began(self, request: web.BaseRequest) -> None:
-        """Called when the server passes a request to the handler."""
+        """Called by the server when it passes a request to the request's handler."""
         self._request = request
         self._is_answered = False
 
@@ -147,10 +153,10 @@ class Connection(web.RequestHandler):
                 self.idle_since = self._loop.time()
                 self._server.idle(self)
 
-    # --- refusals ----------------------------------------------------------------------------------------------------
+    # --- error answers without a handler -----------------------------------------------------------------------------
 
     def _refuse(self, error: ApiError) -> None:
-        """Answers a request whose head is incomplete with an error, and closes the connection."""
+        """Answers an error to a request whose head is not complete, and closes the connection."""
         self._refusal = error
         super().data_received(INVALID_HTTP)
 
@@ -161,11 +167,15 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Returns the error answer for bytes that aiohttp cannot parse, or for a handler that failed outside of
-        `boundary`.
+        """Called by aiohttp if it cannot parse received bytes, or if a handler fails outside of `boundary`. Returns the
+        error answer.
         """
         if status >= 500:
-            log.error("a handler failed", exc_info=exc, extra=fields(method=request.method, path=request.path))
+            log.error(
+                "a request failed because of an error in llmd",
+                exc_info=exc,
+                extra=fields(method=request.method, path=request.path),
+            )
             error = ApiError("internal_error")
         else:
             error = self._refusal = self._refusal or _error_of(message or "")
@@ -180,9 +190,9 @@ class Connection(web.RequestHandler):
         return response
 
     async def _linger(self) -> None:
-        """Waits until the client stops sending, for at most LINGER_S, before the connection is closed. If the
-        connection were closed while it has unread bytes, the kernel would send a reset and the client would not get the
-        refusal.
+        """Waits, before the connection is closed, until the client stops sending, for at most LINGER_S. If llmd closed
+        the connection while it has bytes that llmd has not read, the kernel would send a reset, and the client would
+        not get the error answer.
         """
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
@@ -197,11 +207,12 @@ class Connection(web.RequestHandler):
         except TimeoutError:
             pass
 
-    # --- clients that send no more -----------------------------------------------------------------------------------
+    # --- clients that have closed their sending direction ------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Returns True to keep the connection open if the client may still read. A client that has closed its
-        connection completely cannot be distinguished from a client that still reads until llmd sends bytes to it.
+        """Called when the client has closed its sending direction. Returns True to keep the connection open if an
+        answer is due that the client may still read. Whether the client has closed the other direction, too, shows only
+        when llmd sends bytes to it.
         """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():
@@ -213,7 +224,7 @@ class Connection(web.RequestHandler):
         return True
 
     def _is_gone(self) -> bool:
-        """Returns whether the kernel knows that the client has closed both directions."""
+        """Returns whether the kernel already knows that the client has closed both directions of the connection."""
         if self._pipe is None:
             return True
         poll = select.poll()
@@ -221,7 +232,9 @@ class Connection(web.RequestHandler):
         return bool(poll.poll(0))
 
     def _look(self, interval_s: float) -> None:
-        """Checks repeatedly whether a half-closed client has left, until the client has received its answers."""
+        """Checks whether a client that has closed its sending direction has left completely. Calls itself again after
+        `interval_s`, until the client has received its answers or the connection is closed.
+        """
         pipe = self._pipe
         if pipe is None or pipe.is_closing():
             return
@@ -237,8 +250,8 @@ class Connection(web.RequestHandler):
             self._loop.call_later(interval_s, self._look, min(2 * interval_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
-        """Sends bytes that clients skip. The kernel of a client that has left replies to these bytes with a reset. A
-        unix socket needs no probe.
+        """Sends bytes that clients skip. If the client has left, its kernel replies with a reset. A unix socket needs
+        no probe, because the kernel knows at once when its client leaves.
         """
         assert self._pipe is not None
         if self._server.is_local(self):
@@ -246,16 +259,15 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             answering = request[FACTS].answering if FACTS in request else None
             if answering is not None:
-                answering.nudge()  # makes the stream write bytes that keep it alive
+                answering.nudge()  # the stream then writes its keep-alive bytes
         elif request.version >= (1, 1):
             self._pipe.write(_PROBE)
         else:
             self._ask_kernel()
 
     def _ask_kernel(self) -> None:
-        """Enables TCP keep-alive for an HTTP/1.0 client, which must get no bytes before the answer. A minute after a
-        client has closed a connection, the client's kernel forgets the connection, and then replies to a keep-alive
-        probe with a reset.
+        """Enables TCP keep-alive, for an HTTP/1.0 client, which must get no bytes before the answer. A minute after a
+        client has left, its kernel forgets the connection and replies to a keep-alive probe with a reset.
         """
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
@@ -264,7 +276,7 @@ class Connection(web.RequestHandler):
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
                 connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(limits.PROBE_S)))
 
-    # --- time --------------------------------------------------------------------------------------------------------
+    # --- clients that are too slow -----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -279,8 +291,8 @@ class Connection(web.RequestHandler):
         self._last_read_at, self._n_unread = now, self._bytes_unread()
 
     def unread_s(self, now: float) -> float:
-        """Returns the number of seconds for which the client is known to have read nothing, or 0 while the send buffer
-        accepts more bytes.
+        """Returns for how many seconds the client has read nothing although bytes wait for it. Returns 0 while the send
+        buffer accepts more bytes.
         """
         if not self._is_unread:
             return 0.0
@@ -291,9 +303,9 @@ class Connection(web.RequestHandler):
         return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
-        """Returns the number of bytes that the client has not read: those in the transport's buffer and in the kernel's
-        send buffer. The kernel's buffer must be counted, because the kernel accepts bytes from the transport's buffer
-        only after it has sent a large part of its own.
+        """Returns the number of bytes that the client has not read: those in the transport's buffer and those in the
+        kernel's send buffer. The transport's buffer alone would not show that the client reads slowly: it shrinks only
+        after the kernel has emptied a large part of the kernel's own buffer.
         """
         if self._pipe is None:
             return 0
@@ -304,8 +316,8 @@ class Connection(web.RequestHandler):
         return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
-        """Closes the connection if the client has not read for too long, or if the head of a request has not arrived in
-        time.
+        """Closes the connection if the client has read nothing for more than `unread_s_max`, or if the head of a
+        request has not arrived within HEAD_S_MAX.
         """
         pipe = self._pipe
         if pipe is None:
@@ -322,27 +334,29 @@ class Connection(web.RequestHandler):
             and now - self._head_since > limits.HEAD_S_MAX
         ):
             if self._head_bytes:
-                message = f"The head of the request did not arrive within {limits.HEAD_S_MAX:g} s."
+                message = f"The request line and headers did not arrive within {limits.HEAD_S_MAX:g} s."
                 self._refuse(ApiError("request_timeout", message))
             else:
                 self.force_close()
 
 
 def unread_s(request: web.BaseRequest, now: float) -> float:
-    """Returns the number of seconds for which the client has read none of the bytes that wait for it."""
+    """Returns for how many seconds the client of this request has read nothing although bytes wait for it."""
     connection = request.protocol
     return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 
 
 def broken_body(request: web.BaseRequest) -> ApiError | None:
-    """Returns the error if the body of the request is invalid HTTP, otherwise None."""
+    """Returns an error if the body of the request is not valid HTTP, for example a wrong chunk size. Otherwise returns
+    None.
+    """
     connection = request.protocol
     return connection.broken_body if isinstance(connection, Connection) else None
 
 
 def _error_of(message: str) -> ApiError:
-    """Returns the error for a message of aiohttp. The error has only the first line of the message, because the other
-    lines quote the request.
+    """Returns the error to send for an error message of aiohttp's parser. Only the first line of the message is used,
+    because the other lines quote the request.
     """
     if message.startswith(("Got more than", "Too many headers")):
         return _head_too_large()
@@ -353,6 +367,7 @@ def _error_of(message: str) -> ApiError:
 def _head_too_large() -> ApiError:
     return ApiError(
         "headers_too_large",
-        f"The head of the request is too large: at most {limits.HEAD_BYTES_MAX} bytes, {limits.HEADERS_MAX} headers, "
-        f"and {limits.HEAD_LINE_BYTES_MAX} bytes in the request line and in each header are allowed.",
+        f"The request line and headers are too large: at most {limits.HEAD_BYTES_MAX} bytes together, "
+        f"{limits.HEADERS_MAX} headers, and {limits.HEAD_LINE_BYTES_MAX} bytes in the request line and in each header "
+        "are allowed.",
     )

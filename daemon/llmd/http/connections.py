@@ -1,5 +1,6 @@
-"""All connections and their limits. At a limit, the connection that has been idle longest is closed, or the new
-connection is rejected. Every second, connections that take too long are closed. Owned by the event loop.
+"""All connections of clients, and their limits. If a client connects while a limit is reached, the connection that has
+been idle longest is closed, or the new connection is rejected. Every second, connections whose clients are too slow to
+send or to read are closed. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _UNKNOWN_USER = "unknown_user"
 
 
 class Pool:
-    """Connections that share a limit. The idle connections of a pool can be closed to admit a new connection."""
+    """Connections that share a limit: those of the TCP port, or those of the unix socket. An idle connection of a pool
+    can be closed to admit a new connection.
+    """
 
     def __init__(self, n_max: int) -> None:
         self.n_max = n_max
@@ -48,14 +51,16 @@ class Pool:
         """The idle connections, those that have been idle longest first."""
 
     def has_capacity(self, now: float) -> bool:
-        """Returns whether another connection fits, if necessary in place of an idle connection."""
+        """Returns whether another connection can be admitted, if necessary in place of a connection that has been idle
+        for CONNECTION_IDLE_SPARED_S.
+        """
         if self.n_open < self.n_max:
             return True
         oldest = next(iter(self.idle), None)
         return oldest is not None and now - oldest.idle_since >= limits.CONNECTION_IDLE_SPARED_S
 
     def make_capacity(self) -> None:
-        """Closes the connection that has been idle longest if the pool is full."""
+        """If the pool is full, closes the connection that has been idle longest."""
         if self.n_open >= self.n_max:
             oldest = next(iter(self.idle))
             del self.idle[oldest]
@@ -63,7 +68,9 @@ class Pool:
 
 
 class Connections(web.Server):
-    """Serves the application like `inner`, which is aiohttp's server, and limits the connections."""
+    """The HTTP server. Serves the application in the same way as `inner`, which is aiohttp's server, and in addition
+    limits the connections.
+    """
 
     def __init__(self, app: web.Application, inner: web.Server, **settings: Any) -> None:
         super().__init__(inner.request_handler, request_factory=self._begin, handler_cancellation=True)
@@ -80,7 +87,7 @@ class Connections(web.Server):
         self._open: dict[Connection, tuple[Pool, str]] = {}
         self._refused: set[RejectedConnection] = set()
         self._n_refused: Counter[str] = Counter()
-        """Number of connections refused since the last sweep, by error code."""
+        """How many connections were rejected since the last `_sweep`, by error code."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
 
@@ -107,7 +114,7 @@ class Connections(web.Server):
         return connection in self._open and self._open[connection][0] is self._local
 
     def answered(self, status: int) -> None:
-        """Counts an answer that was sent without a handler."""
+        """Counts an answer that `Connection` sent without calling a handler."""
         self._state.metrics.add(RESPONSES, endpoint=UNMATCHED, status=str(status))
 
     def _begin(
@@ -128,7 +135,7 @@ class Connections(web.Server):
     # --- new connections ---------------------------------------------------------------------------------------------
 
     def __call__(self) -> web.RequestHandler:
-        return cast(web.RequestHandler, ConnectionGate(self))  # the event loop needs only a protocol
+        return cast(web.RequestHandler, ConnectionGate(self))  # for the event loop, any protocol will do
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
         peer = _peer_of(transport)
@@ -144,7 +151,7 @@ class Connections(web.Server):
                 user = self._users.user_of(transport.get_extra_info("socket"))
             except UnknownUserError:
                 return self._reject(_UNKNOWN_USER)
-        pool.make_capacity()  # done last, because a refused client must not close another client's connection
+        pool.make_capacity()  # last, so that a rejected client never causes another client's connection to be closed
         connection = Connection(self, loop=self._loop, **self._settings)
         connection.user = user
         self._open[connection] = (pool, peer)
@@ -158,22 +165,23 @@ class Connections(web.Server):
         self._n_refused[code] += 1
         return RejectedConnection(self._refused, _refusal(code))
 
-    # --- time --------------------------------------------------------------------------------------------------------
+    # --- timers ------------------------------------------------------------------------------------------------------
 
     def _start_clocks(self) -> None:
-        """Starts the timers. They stop when no client is connected."""
+        """Starts the timers, which run only while a client is connected."""
         self._lag.start()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        # Twice the timeout, so that SlowReader cancels an unread stream first: only SlowReader reports the reason.
+        # At least twice the timeout of SlowReader (watches.py), so that SlowReader cancels an unread stream first: only
+        # SlowReader reports the reason.
         unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
         for connection in list(self._open):
             connection.overdue(now, unread_s_max)
         for code, n in self._n_refused.items():
-            log.warning("refused connections", extra=fields(n=n, error=code, open=len(self._open)))
+            log.warning("connections were rejected", extra=fields(n=n, error=code, open=len(self._open)))
         self._n_refused.clear()
         if self._open or self._refused:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
@@ -193,7 +201,7 @@ class Connections(web.Server):
 
 
 class ConnectionGate(asyncio.Protocol):
-    """The protocol of a new connection, until the connection is accepted or rejected."""
+    """The protocol of a new connection until `Connections.enter` has accepted or rejected the connection."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -206,7 +214,9 @@ class ConnectionGate(asyncio.Protocol):
 
 
 class RejectedConnection(asyncio.Protocol):
-    """Sends the reason of the rejection. The connection is closed when the client closes it, or after LINGER_S."""
+    """The protocol of a rejected connection: sends an error answer that says why. The connection ends when the client
+    closes it, or after LINGER_S.
+    """
 
     def __init__(self, rejected: set[RejectedConnection], answer: bytes) -> None:
         self._all = rejected
@@ -236,7 +246,7 @@ class RejectedConnection(asyncio.Protocol):
 
 
 class Runner(web.AppRunner):
-    """aiohttp's runner, with llmd's connections."""
+    """aiohttp's runner, but with `Connections` as its server."""
 
     def __init__(self, app: web.Application, *, shutdown_timeout: float, **settings: Any) -> None:
         super().__init__(app, handle_signals=False, shutdown_timeout=shutdown_timeout)
@@ -258,8 +268,8 @@ def _refusal(code: str) -> bytes:
 
 
 def _peer_of(transport: asyncio.Transport) -> str:
-    """Returns the client's address without the port. For IPv6, returns the /64 network, because one customer has a
-    whole network. Returns "" for the unix socket.
+    """Returns the IP address of the client. Returns the /64 network for an IPv6 client, because internet providers give
+    each customer a whole /64 network. Returns "" for the unix socket.
     """
     connection = transport.get_extra_info("socket")
     if connection is None or connection.family == socket.AF_UNIX:

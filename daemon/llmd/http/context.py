@@ -1,4 +1,4 @@
-"""State that web handlers share: the state of the daemon, and the facts about one request."""
+"""State that the HTTP handlers share: `State` for the whole daemon, and `Facts` about one request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANTHROPIC_ID_HEADER = "Request-Id"
 ANTHROPIC_VERSION = "Anthropic-Version"
 """A header that Anthropic's clients send with every request."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
-"""Ids that need no quoting in a log line."""
+"""Matches request ids that a log line can contain without quotes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class LoadedModel:
     model_id: str
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
-    """None, like `database`, if no state directory is set."""
+    """None if no state directory is set. `database` is then None, too."""
 
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """State of the application, created before the model is loaded. Owned by the event loop."""
+    """State of the daemon, created before the model is loaded. Owned by the event loop."""
 
     config: Config
     keys: KeyRing
@@ -60,12 +60,12 @@ class State:
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
     preparing: set[asyncio.Timeout] = field(default_factory=set)
-    """Deadlines of requests that are being read or rendered."""
+    """The timeouts of requests that are being received, rendered or tokenized (body.in_time)."""
     users: set[int] = field(default_factory=set)
-    """Owners that have sent a body. Used only if no keys are set."""
+    """Owners that have sent the body of a request, to count the owners if no keys are set."""
 
     def stop(self) -> None:
-        """Refuses new requests from now on."""
+        """Refuses new requests from now on, and requests that are still being received, rendered or tokenized."""
         self.is_stopping = True
         for scope in self.preparing:
             if not scope.expired():
@@ -77,11 +77,11 @@ class State:
 
     @property
     def n_owners(self) -> int:
-        """The number of owners that share the limits."""
+        """The number of owners, each of which gets an equal share of the limits."""
         return max(1, len(self.users)) if self.keys.is_open else self.keys.n_owners
 
     def take_part(self, caller: Caller) -> None:
-        """Counts the caller as an owner that needs a share of the limits, if no keys are set. Administrators need no
+        """If no keys are set, counts the caller as an owner that gets a share of the limits. Administrators get no
         share.
         """
         is_new = self.keys.is_open and not caller.is_admin and caller.owner not in self.users
@@ -96,7 +96,7 @@ class State:
 
     @property
     def loaded(self) -> LoadedModel:
-        """The loaded model. This property and the properties below raise ApiError while the model is loading."""
+        """The loaded model. While the model is loading, this property and the properties below raise ApiError."""
         if self.loaded_model is None:
             raise ApiError("model_loading")
         return self.loaded_model
@@ -122,7 +122,7 @@ class State:
         return self.loaded.model_id
 
     def is_in_use(self, owner: int, session: str) -> bool:
-        """Returns whether this session of this owner has a live generation."""
+        """Returns whether a generation of this session of this owner waits or runs."""
         return any(
             isinstance(one, Generation) and (one.work.owner, one.work.key.id) == (owner, session)
             for one in self.engine.live()
@@ -142,47 +142,46 @@ class Facts:
     """Facts of one request, for its log line and its metrics."""
 
     id: str
-    """The result of `request_id`."""
+    """The id of the request (`request_id`)."""
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
     came_at: float = 0.0
-    """Arrival as a time of the event loop."""
+    """Time of the event loop at which the request arrived."""
     n_body_bytes: int = 0
     n_stored_bytes: int = 0
-    """Bytes of stored items that the body refers to."""
+    """Bytes of stored items (Responses API) that the body refers to."""
     answering: Answering | None = None
     key: SessionKey | None = None
-    """The session of the request. None if the request generates no answer, or was refused before its session was known.
-    """
+    """The session id of the request. None if the request generates nothing, or was refused before the id was known."""
     error: ApiError | None = None
     """The error with which the request was refused."""
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
-    """The client, for the log line."""
+    """The fields of the log line that identify the client."""
     came_s: float = field(default_factory=time.monotonic)
 
     @property
     def is_large(self) -> bool:
-        """Whether to parse and render this request in a text thread, because that work grows with the size of the
-        request.
+        """True if the request is so large that a text thread must parse and render it, because that would block the
+        event loop for too long.
         """
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the request, including the stored items that it refers to."""
+        """Bytes of the request's body and of the stored items that the body refers to."""
         return self.n_body_bytes + self.n_stored_bytes
 
 
 STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
-"""Endpoints that need no key, without /v1."""
+"""Paths, without /v1, of the endpoints that need no API key."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
-"""The envelopes of errors by endpoint, without /v1."""
+"""The error envelope of each endpoint, by the endpoint's path without /v1."""
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
 USER = web.RequestKey("user", int)
-"""The user of the client's end of the connection, if it is known."""
+"""User id of the client's program, if the kernel knows it."""
 
 
 def request_id(client_id: str | None) -> str:

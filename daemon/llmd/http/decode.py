@@ -1,8 +1,9 @@
-"""Decodes JSON as a declared type. An error names the member whose type is wrong. Pure; any thread.
+"""Decodes JSON as a declared type. An error names the member whose type is wrong. Has no state, and may be called in
+any thread.
 
-msgspec decodes a document in one call. Errors of msgspec are sentences that do not quote the value, so llmd makes its
-own errors: after a failure, each member is decoded alone, and a member that fails again is examined in the same way.
-The depth of the declared type limits the cost, whatever the document contains.
+The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
+errors: if the document fails, each of its members is decoded alone, and a member that fails is examined in the same
+way. The depth of the declared type limits the cost, whatever the document contains.
 
 An integer can be written as a float (`4.0`), because some languages of clients (JavaScript, Lua, PHP) do not
 distinguish integers from floats. msgspec alone would refuse a float where an integer is declared.
@@ -28,7 +29,7 @@ T = TypeVar("T")
 _EXACT_BELOW = 1 << 53
 """Every integer below this number is exact as a float."""
 _TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
-"""JSON types by the first byte of a value. Any other first byte begins a number."""
+"""The type of a JSON value, by the first byte of the value. Any other first byte begins a number."""
 _NAMES = {
     bool: "bool",
     int: "int",
@@ -39,12 +40,12 @@ _NAMES = {
     tuple: "array",
     NoneType: "null",
 }
-"""Names of types, in the order in which an error lists them."""
+"""The name of each type in errors. An error that lists several types has them in this order."""
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
-    """Returns the decoded document. If the document is a part of a body, `path` is the client's name of that part.
-    Raises an ApiError that names the wrong member.
+    """Returns the decoded document. If the document is only a part of a request's body, `path` names that part for
+    errors (`messages[2]`). Raises an ApiError that names the wrong member.
     """
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]
@@ -53,7 +54,7 @@ def decoded(document: bytes, kind: type[T], path: str = "") -> T:
 
 
 def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
-    """Returns the decoded value, and whether msgspec accepted the text unchanged."""
+    """Returns the decoded value, and whether msgspec accepted the text as it is."""
     try:
         return decoder_of(kind).decode(text), True
     except msgspec.ValidationError:
@@ -61,8 +62,9 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """Decodes a text that msgspec has refused. Raises ApiError unless the text was refused only because of integers
-    that are written as floats, or unknown members that have no effect.
+    """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Returns the value if
+    msgspec has refused the text only because of integers that are written as floats, or because of unknown members that
+    have no effect.
     """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
@@ -107,7 +109,9 @@ def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
 
 
 def _tagged(structs: list[type[msgspec.Struct]], members: dict[str, msgspec.Raw], path: str) -> type[msgspec.Struct]:
-    """Returns the struct that the object's tag names."""
+    """Returns the struct that the object is. Structs that can occur in the same place are distinguished by a tag, a
+    member such as `type`.
+    """
     name = structs[0].__struct_config__.tag_field
     if name is None:
         return structs[0]
@@ -134,8 +138,9 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
-    """Decodes a list. `inner` has the type of the list's items, or the types of a tuple's items. In a list of texts and
-    numbers, whole floats are converted to integers in one pass, because a body can have thousands of token ids.
+    """Decodes a JSON array as a list or a tuple. `inner` has the type of the list's items, or the type of each item of
+    the tuple. In a list of texts and numbers, floats without a fraction are converted to integers in one pass, because
+    a body can have thousands of token ids.
     """
     if all(map(_is_plain, inner)):
         try:
@@ -158,7 +163,7 @@ def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Returns whether the type consists of numbers, texts, or lists of them."""
+    """Returns whether all values of the type are numbers, texts, booleans, or lists of these."""
     return all(
         all(map(_is_plain, get_args(one))) if get_origin(one) in (list, tuple) else one in (int, float, str, bool)
         for one in flat(kind)
@@ -172,8 +177,9 @@ def _with_integers(value: Any) -> Any:
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
-    """Decodes the items of a list, the first of which has the index `first`. Bisects: if msgspec accepts a half of the
-    items, these items are not decoded one by one, because bodies can have thousands of items.
+    """Decodes the items of a list, and returns them. `first` is the index of the first item, for errors. Halves the
+    list repeatedly: items that msgspec accepts together are not decoded one by one, because a body can have thousands
+    of items.
     """
     if len(items) == 1:
         return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
@@ -192,12 +198,12 @@ def _number(text: bytes, alternatives: list[Any], path: str) -> Any:
     raise _out_of_range(path) if math.isinf(value) and float in alternatives else _wrong_type(text, alternatives, path)
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
     names = set(map(_name, alternatives))
-    if _TYPES.get(text[:1]) in names:  # an empty value is the only value of a declared type that msgspec refuses
+    if _TYPES.get(text[:1]) in names:  # the type is right, so msgspec can have refused only an empty value
         return _error(path, "it must not be empty")
     expected = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
     return _error(path, f"expected `{expected}`, got {quoted(msgspec.Raw(text))}")
@@ -208,7 +214,7 @@ def _out_of_range(path: str) -> ApiError:
 
 
 def _twice(path: str) -> ApiError:
-    return _error(path, "the object has a name twice")
+    return _error(path, "the object has two members of the same name")
 
 
 def _error(path: str, message: str) -> ApiError:
@@ -217,7 +223,7 @@ def _error(path: str, message: str) -> ApiError:
 
 
 def _listed(words: list[Any], alternatives: list[Any]) -> str:
-    """Returns the allowed words, and the other allowed types, as a list for people."""
+    """Returns a text for errors that lists the allowed words and the other allowed types."""
     allowed = [str(word) for word in dict.fromkeys(words)] + (["true", "false"] if bool in alternatives else [])
     words_text = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
     return f"{words_text}, or an object" if "object" in map(_name, alternatives) else words_text
@@ -227,7 +233,7 @@ def _listed(words: list[Any], alternatives: list[Any]) -> str:
 
 
 def flat(kind: Any) -> Iterator[Any]:
-    """Yields the alternatives of a type, without annotations."""
+    """Yields the types of a union, or the type itself if it is no union, without annotations."""
     if get_origin(kind) is Annotated:
         yield from flat(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):
@@ -247,7 +253,7 @@ def is_struct(kind: Any) -> bool:
 
 
 def ignoring(kind: Any) -> Iterator[str]:
-    """Yields the names of those structs in a request type that ignore unknown members."""
+    """Yields the names of those structs that ignore unknown members: `kind`, and structs inside it."""
     if getattr(kind, "IGNORES_UNKNOWN", False):
         yield kind.__name__
         for field in msgspec.structs.fields(kind):

@@ -1,5 +1,5 @@
-"""The envelope of errors: the form of an error's body. A dialect can have an envelope of its own (Endpoint.envelope).
-OWN is the envelope of all other endpoints.
+"""An envelope is the JSON form of the body of an error answer. The endpoints of a dialect can have an envelope of their
+own (Endpoint.envelope). OWN is the envelope of all other endpoints.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Envelope:
     """Type of the error body, for /openapi.json."""
     body: Callable[[ApiError], bytes]
     statuses: Mapping[int, int] = field(default_factory=dict)
-    """Statuses of the error table (errors.CODES) that this envelope replaces, with the statuses that the dialect's
-    clients expect.
+    """HTTP statuses that differ for the dialect's clients: maps a status of the error table (errors.CODES) to the
+    status that these clients expect.
     """
 
     def status(self, status: int) -> int:
@@ -27,7 +27,7 @@ class Envelope:
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """An error in OpenAI's form."""
+    """An error in the form of OpenAI's API."""
 
     message: str
     type: str

@@ -1,5 +1,5 @@
-"""Framing of streams as server-sent events or as lines of JSON: the headers, the bytes around a frame, and the bytes
-that keep a silent stream alive. The dialect's writer makes the content of each frame.
+"""How a stream is divided into frames, which are server-sent events or lines of JSON: the HTTP headers, the bytes
+around a frame, and the bytes that keep a silent stream alive. The dialect's writer makes the content of each frame.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from dataclasses import dataclass
 class Framing:
     media: str
     keep_alive: bytes
-    """Bytes that keep the stream alive. Every client skips these bytes between two events."""
+    """Bytes to send if nothing else was sent for a while, so that proxies and clients keep the stream open. Every
+    client skips these bytes between two frames.
+    """
 
     def headers(self) -> Mapping[str, str]:
         return {
             "Content-Type": self.media,
             "Cache-Control": "no-cache",
-            "X-Accel-Buffering": "no",  # tells a proxy not to buffer the events
+            "X-Accel-Buffering": "no",  # tells proxies such as nginx not to buffer the stream
         }
 
 
 LINES = Framing("application/x-ndjson", keep_alive=b" ")
-"""Lines of JSON. A blank keeps the stream alive, because JSON allows blanks before a value. An empty line would not do,
-because some clients do not expect empty lines.
+"""Lines of JSON. A blank keeps the stream alive, because JSON allows blanks before a value. An empty line cannot be
+used, because some clients do not expect empty lines.
 """
 LINE_CLOSES = b"\n"
 EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
-"""Server-sent events. A comment keeps the stream alive."""
+"""Server-sent events. A comment, which clients skip, keeps the stream alive."""
 NAME_OPENS = b"event: "
 OPENS = b"data: "
 CLOSES = b"\n\n"
 
 
 def event(data: bytes) -> bytes:
-    """Frames `data`, which must be one line. A writer of many similar events does not call this function, but encodes
-    the bytes around the text once.
+    """Makes a server-sent event of `data`, which must be one line. For speed, a writer of many similar events does not
+    call this function for each event, but once prepares the bytes around the changing text.
     """
     return OPENS + data + CLOSES
 
 
 def named_event(name: bytes, data: bytes) -> bytes:
-    """Frames an event with a name, for dialects with several kinds of events."""
+    """Makes a server-sent event that has a name, for dialects that have several kinds of events."""
     return NAME_OPENS + name + b"\n" + event(data)

@@ -1,7 +1,8 @@
-"""Metrics in Prometheus' text format: the engine's counters, current values, and counts and times of the event loop.
-Owned by the event loop. Rendering takes about a millisecond.
+"""Metrics in Prometheus' text format: the engine's counters, current values of the daemon, and counts and times that
+the daemon measures. Owned by the event loop. Rendering all metrics takes about a millisecond.
 
-Units are base units (seconds, bytes). A name ends in _total only if the metric is a counter.
+The unit of a metric is seconds or bytes, without a prefix such as milli. The name of a metric ends in _total only if
+the metric is a counter.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PREFIX = "llmd_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _MICRO = 1e-6
 
-# Without this call, each counter and histogram would also export its creation time, which doubles the number of series.
+# Without this call, each counter and histogram would also export its creation time, which would double the number of
+# time series.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Family = CounterMetricFamily | GaugeMetricFamily
@@ -33,7 +35,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The objects from which current values are read."""
+    """The objects from which the current values are read when metrics are requested."""
 
     metrics: Metrics
     engine: Engine
@@ -43,13 +45,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: a histogram if it has buckets, a counter if its name ends in _total, otherwise a gauge."""
+    """One metric. It is a histogram if it has buckets, a counter if its name ends in _total, and otherwise a gauge."""
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """Upper bounds of a histogram."""
+    """Upper bounds of the buckets of a histogram."""
 
     @property
     def kind(self) -> str:
@@ -74,7 +76,7 @@ DURATION = Metric("request_seconds", "Time from the arrival of a request to the 
 LOOP_LAG = Metric("event_loop_lag_seconds", "Delay of a timer of the event loop that is due every 10 ms.",
                   buckets=_DELAYS_S)
 LOOP_WORK = Metric("event_loop_work_seconds",
-                   "Time that the event loop itself worked during llmd_event_loop_lag_seconds.", buckets=_DELAYS_S)
+                   "Part of llmd_event_loop_lag_seconds in which the event loop was busy.", buckets=_DELAYS_S)
 BUILD = Metric("build_info", "Always 1; the labels are version, model, arch and backend.",
                ("version", "model", "arch", "backend"))
 
@@ -87,9 +89,9 @@ _READ: dict[Metric, Callable[[Moment], float]] = {
         lambda at: at.metrics.stream_bytes,
     Metric("streams_open", "Open streams."):
         lambda at: at.metrics.streams_open,
-    Metric("requests_live", "Generations that wait or run."):
+    Metric("requests_live", "Generations that are waiting or running."):
         lambda at: at.engine.n_live,
-    Metric("remembered_answers_bytes", "Host memory that holds past answers with their tokens."):
+    Metric("remembered_answers_bytes", "Host memory for past answers and their tokens."):
         lambda at: at.answers.n_bytes,
     Metric("remembered_answers_dropped_total", "Past answers dropped because their memory was full."):
         lambda at: at.answers.n_dropped,
@@ -116,7 +118,7 @@ Observe = Callable[[float], None]
 
 class Metrics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock  # not the loop's clock, which counts milliseconds
+        self._clock = clock  # not the event loop's clock, which is only exact to a millisecond
         self._registry = prometheus_client.CollectorRegistry(auto_describe=False)
         self._counters = {
             metric: prometheus_client.Counter(PREFIX + metric.name, metric.help, metric.labels, registry=self._registry)
@@ -130,8 +132,8 @@ class Metrics:
         }
         self.streams_open: int = 0
         self.stream_bytes: int = 0
-        """Bytes written to streams. A plain number, because the registry's counter would cost more than the rest of a
-        write.
+        """Bytes written to streams. A plain number, because increasing a counter of the registry would cost more than
+        the rest of a write.
         """
         self.connections_open: int = 0
 
@@ -144,8 +146,8 @@ class Metrics:
         self._histograms[LOOP_WORK].observe(worked_s)
 
     def watch(self, came_s: float) -> Watch:
-        """Returns the watch of one generation. `came_s` is the time at which the generation's request arrived, by
-        `time.monotonic`.
+        """Returns an object that measures the times of one generation. `came_s` is the time, by `time.monotonic`, at
+        which the request of the generation arrived.
         """
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
@@ -196,7 +198,7 @@ class Watch:
 
 
 class _Exposition(Collector):
-    """The metrics of the registry, and the metrics whose values are read when metrics are requested."""
+    """All metrics for one answer of /metrics: those of the registry, and those whose current values were just read."""
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
         self._registry = registry

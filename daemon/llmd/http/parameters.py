@@ -1,9 +1,10 @@
-"""The parameters of a request. The type of the request's body declares each parameter once. The checks here,
-/openapi.json, and the tables of docs/http.md are made from these declarations.
+"""The parameters of a request. The type of the request's body declares each parameter once. The checks in this module,
+/openapi.json, and the tables of docs/http.md are made from these declarations. A parameter is one of these:
 
-supported   a member of the type, with a `note`: it changes the answer as documented
-accepted    clients send it, and it cannot change the text of the answer: it has no effect
-refused     it would change the answer, and is not supported: 400 `unsupported_parameter`, unless the value is neutral
+supported   has the effect that its `note` describes
+accepted    has no effect; clients send it, and it would not change the text of the answer
+refused     would change the answer, but is not supported: a request with it gets 400 `unsupported_parameter`, unless
+            the value is neutral, that is, asks for what llmd does anyway
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 Treatment = Literal["supported", "accepted", "refused"]
 UNBOUNDED = 1 << 62
-"""`bytes_max` of a prompt, which only the context limits."""
+"""Value of `bytes_max` for a prompt, whose size is limited only by the context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +37,49 @@ class Parameter:
     treatment: Treatment
     note: str
     hint: str = ""
-    """What the client can do instead of using the refused parameter."""
+    """What the client can do instead of using the refused parameter. Shown in the error."""
     neutral: tuple[Any, ...] = ()
     """Values of a refused parameter, besides null, that have no effect and are therefore allowed."""
     bytes_max: int = limits.FIELD_BYTES_MAX
-    """Maximum bytes of JSON of a supported parameter."""
+    """Maximum size of a supported parameter, in bytes of JSON."""
 
     def is_neutral(self, value: object) -> bool:
         return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
 
 
 def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
-    """Describes a supported parameter. `bounds` are keywords of JSON schema, which /openapi.json shows. msgspec does
-    not check these bounds. The readers of the dialects check them, because errors of the readers say more.
+    """Describes a supported parameter. `bounds` are keywords of JSON schema, such as minimum, which /openapi.json
+    shows. The dialects' readers check these bounds, not msgspec, because the readers' errors say more than those of
+    msgspec.
     """
     parameter = Parameter("", "supported", text, bytes_max=bytes_max)
     return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
 
 
 def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
-    """Declares members of a request's type that are accepted without effect."""
+    """Decorates the type of a request's body: adds parameters that are accepted without effect. A keyword argument
+    gives the parameter's note.
+    """
     every = {**dict.fromkeys(names, ""), **notes}
     return _kept([Parameter(name, "accepted", text) for name, text in every.items()])
 
 
 def refuses(**refused: tuple[Any, ...]) -> Callable[[type[T]], type[T]]:
-    """Declares members of a request's type that are refused. The tuple of each member begins with a text: what the
-    member asks for and, after a semicolon, what to do instead. The other items of the tuple are the member's neutral
-    values.
+    """Decorates the type of a request's body: adds parameters that are refused. The tuple of each parameter begins with
+    a text, which says what the parameter asks for and, after a semicolon, what to do instead. The other items of the
+    tuple are the parameter's neutral values.
     """
     parted = ((name, text.partition("; "), neutral) for name, (text, *neutral) in refused.items())
     return _kept([Parameter(name, "refused", what, hint, tuple(neutral)) for name, (what, _, hint), neutral in parted])
 
 
 def _kept(members: list[Parameter]) -> Callable[[type[T]], type[T]]:
-    """Declares members whose values are not decoded, because llmd ignores or refuses these values."""
+    """Adds parameters to a struct. Their values are not decoded, because llmd ignores or refuses these parameters."""
     return has((one.name, Annotated[msgspec.Raw | UnsetType, _described(one)], UNSET) for one in members)
 
 
 def has(members: Iterable[tuple[str, Any, Any]]) -> Callable[[type[T]], type[T]]:
-    """Adds members to a struct. Each item of `members` is the name, type and default of a member."""
+    """Decorates a struct: adds `members`, each given by its name, type and default."""
 
     def made(kind: type[T]) -> type[T]:
         found: Any = msgspec.defstruct(
@@ -115,11 +119,11 @@ def _declared(kind: Any) -> dict[str, Parameter]:
     return found
 
 
-# --- checks ----------------------------------------------------------------------------------------------------------
+# --- checks of a request ---------------------------------------------------------------------------------------------
 
 
 def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
-    """Refuses the first member that exceeds its size limit."""
+    """Raises ApiError if a member of the body exceeds its size limit."""
     parameters = parameters_of(kind)
     for name, raw in members.items():
         known = parameters.get(name)
@@ -128,7 +132,7 @@ def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
 
 
 def check_refused(request: object) -> None:
-    """Refuses parameters that would change the answer and are not supported."""
+    """Raises ApiError if the request has a refused parameter whose value is not neutral."""
     for parameter in _refused(cast(Any, type(request))):
         raw = getattr(request, parameter.name)
         if raw is not UNSET and not _is_neutral(parameter, raw):
@@ -143,13 +147,13 @@ def _refused(kind: Any) -> tuple[Parameter, ...]:
 
 
 def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
-    """Returns whether the value is neutral. A long value is not decoded, because all neutral values are short."""
+    """Returns whether the value is neutral. A long value is never neutral, so it is not decoded."""
     return len(raw) <= limits.NEUTRAL_BYTES_MAX and parameter.is_neutral(msgspec.json.decode(raw))
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """Refuses a member that the type does not have. A null value is allowed, because it has no effect. A type that
-    ignores unknown members refuses no member.
+    """Raises ApiError because the body has a member that its type does not declare. A member whose value is null is
+    allowed, because it has no effect. If the type ignores unknown members, only logs the member's name.
     """
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):
@@ -160,7 +164,7 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
 def _log_once(kind: str, param: str) -> None:
-    """Logs each ignored name once. The cache remembers the logged names; a name that has left the cache can be logged
-    again.
+    """Logs the name of an ignored member, and each name only once, because the cache of this function remembers the
+    logged names. A name that was dropped from the full cache can be logged again.
     """
     log.info("parameter ignored", extra=fields(request=kind, param=param))

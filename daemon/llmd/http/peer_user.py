@@ -1,9 +1,9 @@
-"""Asks the kernel which user of this machine owns the other end of a TCP connection (sock_diag(7)).
+"""Asks the kernel which user of this machine runs the client of a TCP connection (sock_diag(7)).
 
 A netlink message asks for the client's socket, which has the two addresses of llmd's socket in reverse order. The
-kernel answers within the call (40 us), whatever the number of sockets. A kernel without the module tcp_diag has only
-/proc/net/tcp and /proc/net/tcp6, which list all sockets. Reading these files takes 3 ms, and 3 us more for each socket.
-Owned by the event loop.
+kernel answers at once (40 us), however many sockets exist. If the kernel has no module tcp_diag, llmd reads the tables
+/proc/net/tcp and /proc/net/tcp6, which list all sockets. Reading these tables takes 3 ms, and 3 us more for each
+socket. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -36,54 +36,56 @@ _NO_COOKIE = b"\xff" * 8
 _ADDRESS_BYTES = 16
 _ANSWER_BYTES_MAX = 4096
 _LOOPBACK_INTERFACE = 1
-"""The number of the loopback interface, which is the same in every Linux. If a request names this interface, the kernel
-finds sockets that are bound to this interface or to none.
+"""The number of the loopback interface, which is the same on every Linux system. If a netlink question names this
+interface, the kernel finds sockets that are bound to this interface or to no interface.
 """
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
 """States (tcp_states.h) of a connected socket that a program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
-CLOSE_WAIT, LAST_ACK, CLOSING. In other states the kernel reports root as the user, or the socket belongs to another
-program that listens on the client's port.
+CLOSE_WAIT, LAST_ACK, CLOSING. The user of a socket in another state must not be used: the kernel reports root, or the
+socket belongs to another program that listens on the client's port.
 """
 _OVERFLOW_UID = 65534
-"""The user id that stands for all users outside this process's user namespace."""
+"""The user id that the kernel reports for every user outside this process's user namespace."""
 _CHECK_S_MAX = 0.5
 _MAPPED = bytes(10) + b"\xff\xff"
-"""Prefix of an IPv4 address in the form of an IPv6 address."""
+"""First 12 bytes of an IPv4 address that is written as an IPv6 address."""
 _READ_BYTES = 1 << 20
 _TABLE_BYTES_MAX = 4 << 20
-"""Size of the longest table that is searched. A table of this size has 28,000 sockets and takes 0.1 s of the event
-loop.
+"""Maximum size of a table that is searched. A table of this size has 28,000 sockets, and searching it blocks the event
+loop for 0.1 s.
 """
 _READINGS = 2
-"""Number of times that a table is read if the socket is not found. One reading can miss a socket, because the kernel
-returns a table in pieces that belong to different moments.
+"""How often the tables are read if the socket is not found. One reading can miss a socket, because the kernel returns a
+table piece by piece, and the pieces show different moments.
 """
 _LOOPBACK_4 = _MAPPED + b"\x7f"
 _LOOPBACK_6 = bytes(15) + b"\x01"
 
 
 class UnknownUserError(Exception):
-    """The client may be a program of this machine, but the kernel's tables do not show its user. The connection is
-    refused. If the client were accepted as `anybody`, it would share its sessions with other clients, and another user
-    could cause that by opening many sockets.
+    """Raised if the client may be a program of this machine, but the kernel's tables do not show its user. The
+    connection is then rejected. If the client were accepted as `anybody` instead, it would share its sessions with
+    other clients. Another user could bring this about by opening many sockets.
     """
 
 
 class TableTooLongError(UnknownUserError):
-    """A table has more than _TABLE_BYTES_MAX."""
+    """Raised if a table of sockets has more than _TABLE_BYTES_MAX bytes, so that it is not searched."""
 
 
 class PeerUsers:
-    """Finds the users of connections. Opens netlink and the tables at the start, so that a client cannot hide its user
-    by using up all file descriptors.
+    """Finds the user at the other end of a connection. Opens netlink and the tables when llmd starts, so that a client
+    cannot hide its user by using up all file descriptors later.
     """
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """All sources that could be opened. As soon as a source has reported a user, only that source."""
+        """The sources of users, netlink and the tables, that could be opened. As soon as one source has reported a
+        user, only this source is left.
+        """
         self._is_trusted = False
-        """Whether the source has reported a user at least once. Otherwise a connection without a known user is not
-        refused, because the kernel may report no users at all.
+        """Whether a source has reported a user at least once. As long as this is false, the kernel may report no users
+        at all, so a connection whose user is not found is accepted.
         """
         troubles = []
         for kind in (_Netlink, _Tables):
@@ -108,8 +110,8 @@ class PeerUsers:
         self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """Returns the client's user id, or None if the kernel does not know the user, because the client is on another
-        machine or in another network namespace. Raises UnknownUserError.
+        """Returns the client's user id, or None if the kernel does not know the user, for example because the client is
+        on another machine or in another network namespace. Raises UnknownUserError.
         """
         for source in list(self._sources):
             try:
@@ -126,8 +128,8 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Uses only this source from now on. The source can be trusted although its check at the start failed, because
-        the check may have had another cause of failure, such as a loopback interface that was down.
+        """Uses only the source `trusted` from now on, because it has reported a user. Its check at the start may
+        nevertheless have failed, for example because the loopback interface was down.
         """
         self._is_trusted = True
         for source in self._sources:
@@ -137,9 +139,9 @@ class PeerUsers:
 
 
 def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
-    """Returns the user of the client. While the connection is open, no other socket can have the client's address and
-    port. A client that resets the connection frees the port for another user, so the connection is checked again after
-    the kernel's answer.
+    """Returns the user of the client, or None if the client has reset the connection meanwhile. While the connection is
+    open, no other socket can have the client's address and port. A client that resets the connection frees its port for
+    another user, so the connection is checked again after the kernel's answer.
     """
     peer = connection.getpeername()
     user = source.user_of(connection.family, peer, connection.getsockname())
@@ -147,10 +149,11 @@ def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
 
 
 def _names_our_user(source: _Netlink | _Tables) -> bool:
-    """Returns whether the kernel reports the user of a connection between two sockets of this process. Without the
-    module tcp_diag, the kernel answers every question as if the connection did not exist. If this process runs as the
-    overflow user (`nobody`), the check would prove nothing, because that user is never reported. A table that is too
-    long counts as success: otherwise a user who opens many sockets while llmd starts could make all users one owner.
+    """Checks a source: returns whether it reports the user of a connection between two sockets of this process. Without
+    the module tcp_diag, netlink answers every question as if the connection did not exist. If this process runs as the
+    overflow user (`nobody`), returns True without a check, because that user is never reported. A table that is too
+    long counts as a success. Otherwise a user who opens many sockets while llmd starts could make llmd treat all users
+    as one owner.
     """
     if os.geteuid() == _OVERFLOW_UID:
         return True
@@ -171,11 +174,11 @@ def _is_connected(connection: socket.socket) -> bool:
     return True
 
 
-# --- by netlink ------------------------------------------------------------------------------------------------------
+# --- the user by netlink ---------------------------------------------------------------------------------------------
 
 
 class _Netlink:
-    doubt = "it may lack tcp_diag"
+    doubt = "it may lack the module tcp_diag"
 
     def __init__(self) -> None:
         self._n_questions = 0
@@ -214,8 +217,8 @@ def _address(family: int, name: _Name) -> bytes:
 
 
 def _user_in(answer: bytes) -> int | None:
-    """Returns the user, or None for a socket without an inode. Such a socket was closed by its program, and older
-    kernels then report root as its user.
+    """Returns the user in an answer of netlink, or None if the socket has no inode: its program has closed the socket,
+    and older kernels then report root as the user.
     """
     _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
     return _user_of_held(state, user, inode)
@@ -226,7 +229,7 @@ def _user_of_held(state: int, user: int, inode: int) -> int | None:
     return user if is_held and user != _OVERFLOW_UID else None
 
 
-# --- by the tables of all sockets ------------------------------------------------------------------------------------
+# --- the user by the tables of all sockets ---------------------------------------------------------------------------
 
 
 class _Tables:
@@ -234,7 +237,7 @@ class _Tables:
 
     def __init__(self) -> None:
         self._files = {int(socket.AF_INET): Path("/proc/net/tcp").open("rb", 0)}
-        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        with contextlib.suppress(FileNotFoundError):  # the kernel has no IPv6
             self._files[socket.AF_INET6] = Path("/proc/net/tcp6").open("rb", 0)
 
     def close(self) -> None:
@@ -243,9 +246,9 @@ class _Tables:
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
         """Returns the user of the client's socket. Returns None if the client is on another machine, or if several
-        users have a socket with these addresses: the same link-local address can exist on several interfaces, which the
-        tables do not distinguish. Raises UnknownUserError if a table is too long, or if the client is on this machine
-        and no table has its socket.
+        users have a socket with these addresses. The latter is possible because the same link-local address can exist
+        on several interfaces, which the tables do not distinguish. Raises UnknownUserError if a table is too long, or
+        if the client is on this machine and no table has its socket.
         """
         addresses = [_mapped(name) for name in (client, own)]
         for _ in range(_READINGS):
@@ -278,25 +281,27 @@ class _Tables:
 
 
 def _is_own_machine(client: bytes, own: bytes) -> bool:
-    """Returns whether the client must be a program of this machine, because of its address."""
+    """Returns whether the addresses show that the client is a program of this machine."""
     return client == own or all(one.startswith(_LOOPBACK_4) or one == _LOOPBACK_6 for one in (client, own))
 
 
 def _user_in_line(rest: bytes) -> int | None:
-    """Returns the user in a line of the table. `rest` is the part of the line that begins with the state."""
+    """Returns the user in a line of a table. `rest` is the line without the addresses at its beginning."""
     state, _, _, _, user, _, inode, *_ = rest.split()
     return _user_of_held(int(state, 16), int(user), int(inode))
 
 
 def _mapped(name: _Name) -> bytes:
-    """Returns an IPv4 address as an IPv6 address, because the other end of its connection can be an IPv6 socket."""
+    """Returns the address as 16 bytes. An IPv4 address is converted to an IPv6 address, because the socket at the other
+    end of its connection can be an IPv6 socket.
+    """
     address = str(name[0]).partition("%")[0]
     return socket.inet_pton(socket.AF_INET6, address if ":" in address else f"::ffff:{address}")
 
 
 def _in_table(addresses: list[bytes], client: _Name, own: _Name) -> bytes:
-    """Returns both addresses of the client's socket in the table's form, in which every four bytes are one number in
-    host order.
+    """Returns both addresses of the client's socket as a line of the table contains them: every four bytes are one
+    hexadecimal number in the byte order of this machine.
     """
     ends = []
     for address, (_, port, *_) in zip(addresses, (client, own), strict=True):

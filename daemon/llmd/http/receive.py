@@ -1,5 +1,5 @@
-"""Receives the body of a request within limits of size and time. A body in an unsupported encoding is refused before it
-is received.
+"""Receives the body of a request, and limits its size and the time that it takes to arrive. A body in an unsupported
+encoding is refused before it is received.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Bodies:
-    """The bytes of all bodies being received, shared by the owners. Owned by the event loop."""
+    """Counts the bytes of all bodies that are being received, and limits them in total and for each owner. Owned by the
+    event loop.
+    """
 
     def __init__(self) -> None:
         self.n_bytes = 0
@@ -42,17 +44,20 @@ class Bodies:
             del self._of_owner[owner]
 
     def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
-        """Counts `n_bytes` more bytes of a body that has `n_own_bytes` already. Raises ApiError if all bodies together,
-        or those of this owner, reach their limit. The owner's limit does not apply to an owner's only body.
+        """Counts `n_bytes` more bytes of a body of which `n_own_bytes` have arrived before. Raises ApiError if all
+        bodies together, or the bodies of this owner, would exceed their limit. The owner's limit does not apply if the
+        owner sends no other body.
         """
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
-            raise ApiError("overloaded", f"The server is receiving bodies of {most} bytes, the limit. Try again later.")
+            raise ApiError(
+                "overloaded", f"The server is receiving request bodies of {most} bytes, the limit. Try again later."
+            )
         share = share_of(most, n_owners)
         if others and self._of_owner[owner] + n_bytes > share:
             raise ApiError(
                 "overloaded",
-                f"The server is receiving bodies of {self._of_owner[owner]} bytes from this owner, whose share is "
+                f"The server is receiving request bodies of {self._of_owner[owner]} bytes from you, whose share is "
                 f"{share} bytes. Try again later.",
             )
         self._add(owner, n_bytes)
@@ -74,7 +79,9 @@ BODIES = web.AppKey("bodies", Bodies)
 
 
 async def received(request: web.Request, limit: int) -> bytes:
-    """Returns the body. Raises ApiError, for example if the body has more than `limit` bytes."""
+    """Receives the body of the request and returns it. Raises ApiError, for example if the body has more than `limit`
+    bytes.
+    """
     _check_encodings(request)
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
@@ -89,8 +96,9 @@ async def received(request: web.Request, limit: int) -> bytes:
 
 
 def _check_encodings(request: web.Request) -> None:
-    """Refuses compressed bodies. They are never decompressed, because a small compressed body can expand to a
-    huge one."""
+    """Raises ApiError if the body is compressed. llmd decompresses no bodies, because a small compressed body can
+    expand to a huge one.
+    """
     for name, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
         for encoding in request.headers.getall(name, ()):
             if encoding.strip().lower() != plain:
@@ -141,8 +149,8 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
 
 
 async def leave_expectation(_: web.Request) -> None:
-    """Does nothing. aiohttp's default would send 100 Continue, and so ask for the body, before llmd has decided whether
-    to accept the request.
+    """Called by aiohttp for a request with `Expect: 100-continue`. Does nothing. aiohttp's default would send 100
+    Continue, and so ask for the body, before llmd has decided whether to accept the request.
     """
 
 

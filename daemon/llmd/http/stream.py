@@ -1,5 +1,5 @@
-"""Sends the parts of one request's answers as a stream. The dialect's writer turns the parts into bytes, and the timers
-of watches.py watch the stream.
+"""Sends the answers to one request as a stream, part by part (core/parts.py). The dialect's writer turns the parts into
+bytes. The timers of watches.py keep the stream alive, and cancel it if its client does not read.
 """
 
 from __future__ import annotations
@@ -26,38 +26,40 @@ log = logging.getLogger("llmd.http")
 
 
 class Writer(ABC):
-    """Turns the answers to one request into bytes. If the request is not streamed, only `complete` is called. Otherwise
-    `opening` is called first, `events` whenever parts arrive, and `ending` last.
+    """Turns the answers to one request into bytes of a dialect. If the answer is not streamed, only `complete` is
+    called. Otherwise `opening` is called first, `events` whenever parts arrive, and `ending` last.
     """
 
     framing = EVENTS
-    """Framing of the stream."""
+    """Whether the stream consists of server-sent events or of lines."""
 
     @abstractmethod
     def complete(self, parts: Sequence[Part]) -> bytes:
-        """Returns all answers as JSON. None of the parts is Failed."""
+        """Returns the body of an answer that is not streamed, as JSON. `parts` has all parts, and none of them is
+        Failed.
+        """
 
     def opening(self) -> bytes:
-        """Returns the bytes to write before the first part."""
+        """Returns the bytes at the beginning of the stream, before those of the first part."""
         return b""
 
     @abstractmethod
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns the events of these parts. If `parts` is empty, returns an event that keeps the stream alive, or b""
-        if the framing's bytes (`keep_alive`) should be sent instead.
+        """Returns the events that report these parts. If `parts` is empty, returns an event that keeps the stream
+        alive, or b"" to send the `keep_alive` bytes of the framing instead.
         """
 
     def ending(self) -> bytes:
-        """Returns the bytes to write after all parts."""
+        """Returns the bytes at the end of the stream."""
         return b""
 
 
 Writing = Callable[[State], Writer]
-"""Returns the writer of an answer. Called just before the first byte is written."""
+"""Type of the functions that make the writer of an answer. Called just before the first byte is written."""
 
 
 class Stream:
-    """One stream. `run` opens, writes and closes the stream. Owned by the event loop."""
+    """One stream. `run` sends it from the HTTP headers to the end. Owned by the event loop."""
 
     def __init__(self, request: web.Request, answering: Answering, writer: Writer, headers: dict[str, str]) -> None:
         self._request = request
@@ -66,7 +68,7 @@ class Stream:
         self._metrics = request.app[STATE].metrics
         self._response = web.StreamResponse(headers={**writer.framing.headers(), **headers})
         self.n_writes = 0
-        """Number of completed writes."""
+        """Number of completed writes to the connection."""
         self.is_writing = False
         """True while a write waits until the client reads."""
 
@@ -100,8 +102,7 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            # Parts do not always produce bytes: in Ollama's dialect, for example, a tool call is sent only when it is
-            # complete.
+            # Some parts make no bytes. In Ollama's dialect, for example, a tool call is sent only when it is complete.
             is_nudged, answering.is_nudged = answering.is_nudged, False
             data = writer.events(parts) if parts or is_nudged else b""
             if data or is_nudged:
@@ -118,16 +119,16 @@ class Stream:
         self._metrics.stream_bytes += len(data)
 
     async def _fail(self) -> None:
-        """Reports a defect of the daemon as an event of the stream. An error answer is no longer possible, because the
-        head of the stream has been sent.
+        """Reports an unexpected exception as an event of the stream. An answer with an error status is no longer
+        possible, because the headers of the stream have been sent.
         """
-        log.exception("a stream failed", extra=fields(path=self._request.path))
+        log.exception("a stream failed because of an error in llmd", extra=fields(path=self._request.path))
         error = ApiError("internal_error")
         self._request[FACTS].error = error
         try:
             await self._write(self._writer.events([Failed(0, error)]))
             await self._response.write_eof()
-        except Exception:  # the writer itself can be the cause
+        except Exception:  # the failed code can be the writer itself
             self._abort()
 
     def _drop(self) -> None:

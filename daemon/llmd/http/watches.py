@@ -1,10 +1,10 @@
-"""Timers, owned by the event loop. KeepAlive and SlowReader watch one stream each: they check the stream four times per
+"""Timers, owned by the event loop. A KeepAlive and a SlowReader watch each stream: they check the stream four times per
 interval, until they are stopped. LoopLag measures the event loop itself.
 
 KeepAlive sends bytes in a stream that was silent for --keepalive-interval, because proxies and clients close silent
-streams. SlowReader closes a stream whose client reads nothing for --slow-reader-timeout; such a stream's generation was
-paused before (engine/generation.py). A client that does not read an answer without a stream has another limit
-(connection.py).
+streams. SlowReader closes a stream whose client reads nothing for --slow-reader-timeout. The generation of such a
+stream was paused before (engine/generation.py). If an answer is not streamed, connection.py limits how long its client
+may read nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class _Watch:
         idle_s: Callable[[float], float],
         strike: Callable[[], None],
     ) -> None:
-        """`idle_s` is called with a time of the event loop, and returns the number of seconds for which nothing has
-        happened until then.
+        """Calls `strike` if nothing has happened for `interval_s`. `idle_s` is called with the time of the event loop,
+        and returns for how many seconds nothing has happened.
         """
         self._loop = loop
         self._interval_s = interval_s
@@ -58,8 +58,8 @@ class KeepAlive(_Watch):
         self._silent_since = loop.time()
 
     def _silent_s(self, now: float) -> float:
-        """Returns the number of seconds for which the stream has been silent. The count begins again when the timer has
-        sent bytes.
+        """Returns for how many seconds nothing was written to the stream. After `interval_s`, the count begins again at
+        0, because KeepAlive then writes bytes.
         """
         stream, silent_s = self._stream, now - self._silent_since
         if stream.is_writing or stream.n_writes != self._n_writes_seen:
@@ -77,8 +77,8 @@ class SlowReader(_Watch):
         timeout_s: float,
         drop: Callable[[], None],
     ) -> None:
-        """`unread_s` is called with a time of the event loop, and returns the number of seconds for which the client
-        has read nothing until then.
+        """Calls `drop` once if the client has read nothing for `timeout_s`. `unread_s` is called with the time of the
+        event loop, and returns for how many seconds the client has read nothing.
         """
 
         def drop_once() -> None:
@@ -92,10 +92,10 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Measures the event loop with a timer. For each tick, reports by how many seconds the tick was late, and for how
-    many of these seconds the event loop used the processor. In the other seconds the loop waited for a processor, or in
-    a blocking call. A tick costs a few microseconds. The timer is stopped while no client is connected, so that an idle
-    daemon sleeps.
+    """Measures how late the event loop is, with a timer that is due every LOOP_CLOCK_S. Each time, reports by how many
+    seconds the timer was late, and for how many of these seconds the event loop used the processor. In the other
+    seconds the event loop waited for a processor, or inside a blocking call. Each time costs a few microseconds. The
+    timer is stopped while no client is connected, so that an idle daemon sleeps.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:

@@ -1,4 +1,4 @@
-"""One row of the endpoint table."""
+"""Declares `Endpoint`, one row of the table of all endpoints (routes.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION_PREFIX = "/v1"
 class Endpoint:
     method: str
     path: str
-    """The documented path. The same path with /v1 added or removed is served, too."""
+    """The documented path. llmd also serves this path with /v1 added or removed."""
     handler: Handler
     summary: str
     answer: type[Any] | None
@@ -29,15 +29,17 @@ class Endpoint:
     is_public: bool = False
     media: str = "application/json"
     generates: bool = False
-    """Whether the endpoint generates an answer, streamed or not, in a session."""
+    """True if the endpoint generates an answer in a session."""
     framing: Framing = framing.EVENTS
-    """Framing of the endpoint's stream."""
+    """The form of the endpoint's streams: server-sent events or lines."""
     envelope: Envelope = OWN
-    """Envelope of the endpoint's errors."""
+    """The form of the endpoint's error answers."""
     id_spans_slashes: bool = False
-    """Whether {id} stands for the whole rest of the path, including slashes."""
+    """True if {id} stands for the whole rest of the path, including slashes."""
     failures: tuple[str, ...] = ()
-    """Codes (errors.CODES) of the endpoint's errors, in addition to the codes of every endpoint and of every body."""
+    """Codes (errors.CODES) of errors that this endpoint can return, in addition to the codes that every endpoint, or
+    every endpoint with a request body, can return.
+    """
 
     @property
     def codes(self) -> frozenset[str]:
@@ -51,8 +53,11 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The paths to register with the router: with and without /v1, with and without a slash at the end."""
+        """The paths to register with aiohttp's router: with and without /v1, and each of them with and without a slash
+        at the end.
+        """
         if self.id_spans_slashes:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
-        paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's {id} matches no braces
+        # aiohttp's {id} would not match an id with braces.
+        paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)
         return tuple(dict.fromkeys(path for bare in paths for path in (bare, f"{bare.rstrip('/')}/")))

@@ -1,5 +1,6 @@
-"""The error codes that an endpoint can return, by the kind of the endpoint's work. /openapi.json lists the codes of
-each endpoint, and tests check every answer against this list.
+"""Lists of error codes, by what an endpoint does, such as rendering or generating. From these lists, the endpoint table
+says which codes an endpoint can return. /openapi.json shows the codes of each endpoint, and tests check that no answer
+has another code.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ EVERYWHERE = (
     "expectation_failed", "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
-"""Errors of endpoints that need the model and, if keys are set, a key."""
+"""Errors of endpoints that need the model and, if API keys are set, a key."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
     "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",
@@ -25,7 +26,7 @@ ENGINE = (
 )  # fmt: skip
 GENERATES = (*RENDERS, *ENGINE, "no_generation", "constraint_failed", "cancelled", "slow_reader")
 LISTS = ("overloaded", "shutting_down")
-"""Errors of endpoints that make a list in a text thread."""
+"""Errors of endpoints that build a list of sessions or slots in a text thread."""
 SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
 STORE = (*COMMAND, "no_state_dir")
@@ -33,7 +34,7 @@ RESPONSE = ("response_not_found",)
 
 
 def by_status(codes: frozenset[str]) -> dict[int, list[str]]:
-    """Groups codes by HTTP status, in the order of the error table."""
+    """Groups codes by their HTTP status. The codes of a status are in the order of the error table (errors.CODES)."""
     found: dict[int, list[str]] = {}
     for code, kind in CODES.items():
         if code in codes:

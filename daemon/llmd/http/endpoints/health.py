@@ -1,4 +1,4 @@
-"""/health (the process is alive), /ready (the daemon can serve requests), /metrics."""
+"""The endpoints /health (whether the process is alive), /ready (whether the daemon can serve requests) and /metrics."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Returns the readiness while the model loads. The model's own name is not known yet, because the name is stored in
-    the file.
+    """Returns the answer of /ready while the model loads. If --model-id is not set, the model is named after its file,
+    because the name inside the file is not known yet.
     """
     return Readiness(
         status="stopping" if state.is_stopping else "loading",

@@ -1,4 +1,4 @@
-"""/v1/models: the one model that is served."""
+"""/v1/models: lists and shows the only model that llmd serves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..context import ANTHROPIC_VERSION, STATE, State
 from .wire import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
-"""Fields of ModelMeta whose names in EngineInfo differ, with those names."""
+"""The fields of ModelMeta that have another name in EngineInfo, with that name."""
 
 
 def model_of(state: State) -> Model:
@@ -38,13 +38,15 @@ async def list_models(request: web.Request) -> web.Response:
 
 
 async def show_model(request: web.Request) -> web.Response:
-    """Returns the model whatever id the path has, because generating requests can name any model, too."""
+    """Returns the served model, whatever id the path has. A request that generates can name any model, too, and gets
+    the served one.
+    """
     return respond(_model_for(request))
 
 
 def _model_for(request: web.Request) -> Model:
-    """Returns the model in OpenAI's form. Anthropic's clients, which are recognized by a header, get additional
-    members.
+    """Returns the model in the form of OpenAI's API. A client of Anthropic's API, recognized by the Anthropic-Version
+    header, gets additional members.
     """
     model = model_of(request.app[STATE])
     if ANTHROPIC_VERSION not in request.headers:

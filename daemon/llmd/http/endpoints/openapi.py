@@ -1,4 +1,4 @@
-"""/openapi.json, generated from the endpoint table and the wire types."""
+"""Makes /openapi.json from the endpoint table and from the types of requests and answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
         "info": {
             "title": "llmd",
             "version": __version__,
-            "description": "One language model, many warm conversations. Every path is served with and without /v1.",
+            "description": "Serves one language model to many conversations. Every path exists with and without /v1.",
         },
         "paths": paths,
         "components": {
@@ -71,7 +71,7 @@ def _operation(row: Endpoint) -> dict[str, Any]:
 def _parameters(row: Endpoint) -> list[dict[str, Any]]:
     found = [_parameter("path", name) for name in _PARAMETER.findall(row.path)]
     if row.path.startswith(_SESSION):
-        about = "The owner of the session, if several owners have a session with this id: a name or a number."
+        about = "Name or number of the session's owner. Needed if several owners have a session with this id."
         found.append(_parameter("query", "owner", about))
     if row.generates:
         others = ", ".join(names[0] for names in HEADERS[1:])
@@ -98,8 +98,8 @@ def _success(row: Endpoint) -> dict[str, Any]:
 
 
 def _failures(row: Endpoint) -> dict[str, Any]:
-    """Returns the descriptions of an endpoint's error answers. Every answer with an error status is an error envelope,
-    except the 503 of /ready.
+    """Returns the descriptions of an endpoint's error answers, by HTTP status. Every answer with an error status has
+    the endpoint's error envelope as its body, except the 503 of /ready.
     """
     failures = {
         str(row.envelope.status(status)): {
@@ -119,7 +119,7 @@ def _ref(kind: type[Any]) -> dict[str, Any]:
 
 
 def _element(kind: type[Any]) -> type[Any]:
-    """Returns the element type of a list, or any other type itself."""
+    """Returns the type of a list's elements if `kind` is a list type, and otherwise `kind`."""
     found: type[Any] = get_args(kind)[0] if get_origin(kind) is list else kind
     return found
 

@@ -1,5 +1,5 @@
-"""The verbs of /v1/sessions/{id}/... (fork, park, pin, rename, save, load), and /v1/saved, the sessions that are saved
-under a name in the state directory.
+"""The endpoints /v1/sessions/{id}/VERB (fork, park, pin, rename, save, load), and /v1/saved, which lists and removes
+the sessions that are saved under a name in the state directory.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ async def fork_session(request: web.Request) -> web.Response:
 
 
 def fork_point(at: int | str | None, by_user: UserMessages) -> int:
-    """Returns the number of tokens with which the fork begins, or ALL_TOKENS. Raises an ApiError that names the
-    field."""
+    """Returns how many of the session's first tokens the new session gets, or ALL_TOKENS. `at` is the member of the
+    request that says where to fork, and `by_user` says where the user's messages begin. Raises ApiError if `at` is not
+    valid.
+    """
     if at is None:
         return ALL_TOKENS
     if isinstance(at, int) and 0 <= at <= AT_MAX:
@@ -57,12 +59,14 @@ def fork_point(at: int | str | None, by_user: UserMessages) -> int:
         raise invalid_value("at", f"{quoted(at)} is not {_AT_EXPECTED}")
     if not by_user.starts:
         raise invalid_value(
-            "at", "llmd does not know where the user's messages begin in this session; use a number of tokens"
+            "at", "llmd does not know where the user's messages begin in this session; give a number of tokens instead"
         )
     turn = number or by_user.n
     if turn not in by_user.starts:
         known = ", ".join(str(number) for number in sorted(by_user.starts))
-        raise invalid_value("at", f"turn {quoted(turn)} is not known; known turns are {known}")
+        raise invalid_value(
+            "at", f"llmd does not know where turn {quoted(turn)} begins; it knows this for the turns {known}"
+        )
     return by_user.starts[turn]
 
 
@@ -99,7 +103,7 @@ def _pins_exhausted(state: State) -> ApiError:
     share = share_of(n_max, state.n_owners)
     return ApiError(
         "pins_exhausted",
-        f"pinned: at most {n_max} branches can be pinned, {share} of them by one owner; unpin a session first.",
+        f"pinned: at most {n_max} branches can be pinned, and at most {share} by one owner; unpin a session first.",
         "pinned",
     )
 
@@ -109,7 +113,9 @@ def exists(name: str, advice: str) -> ApiError:
 
 
 def name_for(value: str, param: str, old: str | None = None) -> str:
-    """Returns the id of a session. Raises ApiError if it is invalid, or the same as `old`."""
+    """Returns `value`, the id for a session, which the client sent as the parameter `param`. Raises ApiError if the id
+    is invalid, or the same as `old`.
+    """
     session_key.valid_id(param, value)
     if value == old:
         raise invalid_value(param, "the session has this id already")
@@ -134,13 +140,13 @@ async def save_session(request: web.Request) -> web.Response:
 
     reply = await _completed(save_both())
     if reply.status == Status.NOT_FOUND:
-        current_session(state, owner, name)  # raises ApiError if the session does not exist
+        current_session(state, owner, name)  # raises ApiError if it was the session that was not found
         raise ApiError("nothing_to_save", None, "id")
     if reply.status == Status.SAVED_FULL:
         raise ApiError(
             "saved_full",
-            f"name: one owner may save {SAVED_PER_OWNER_MAX} sessions and all owners {SAVED_MAX}; remove one with "
-            "DELETE /v1/saved/NAME.",
+            f"name: one owner can save {SAVED_PER_OWNER_MAX} sessions, and all owners together {SAVED_MAX}; remove a "
+            "saved session with DELETE /v1/saved/NAME.",
             "name",
         )
     check(name, reply)
@@ -187,8 +193,8 @@ async def delete_saved(request: web.Request) -> web.Response:
     owner = _resolve_owner(request)
 
     async def delete_both() -> Reply:
-        """Removes the saved session first and its answers last, so that a session that cannot be removed keeps its
-        answers.
+        """Removes the saved session first and its answers afterwards. So if the session cannot be removed, it still has
+        its answers.
         """
         reply = await state.engine.ask(Unsave, owner, label)
         if reply.status == Status.OK:
@@ -201,8 +207,8 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
-    """Completes the work even if the client disconnects, so that a session and its answers are always saved, loaded and
-    removed together. If the work fails after the client has left, the error is logged.
+    """Completes the work even if the client disconnects, so that a session and its answers are always saved, loaded or
+    removed together. If the work fails after the client has disconnected, logs the error.
     """
     task = asyncio.create_task(work)
     try:
@@ -215,7 +221,7 @@ async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
 def _log_error(task: asyncio.Task[Reply]) -> None:
     error = None if task.cancelled() else task.exception()
     if error is not None:
-        log.warning("a command failed after its client had gone", exc_info=error)
+        log.warning("a command on a session failed after its client had disconnected", exc_info=error)
 
 
 def _label(name: str) -> str:

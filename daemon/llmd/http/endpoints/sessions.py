@@ -1,8 +1,8 @@
-"""/v1/sessions: lists, shows, resets and closes sessions. Lists and reports are read from the session table, without
-the decode thread.
+"""/v1/sessions: lists, shows, resets and closes sessions. What is listed and shown is read from the session table,
+without the decode thread.
 
-A session has one or more branches, which are entries of the table with the same owner and name. Branches with the same
-owner and name are reported as one session.
+The session table has an entry for each branch. All branches that have the same owner and session name are reported as
+one session.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions in a text thread, because each session takes about 30 us and thousands can exist. The list
-    counts as short work.
+    """Lists the sessions. The list is built in a text thread, because each session takes about 30 us and thousands can
+    exist. It counts as a short job (text_threads.py), so that it does not wait for long jobs.
     """
     state, caller = request.app[STATE], request[FACTS].caller
 
@@ -64,7 +64,9 @@ async def delete_session(request: web.Request) -> web.Response:
 
 
 def _existed(reply: Reply) -> bool:
-    """Returns whether the session existed. A session that does not exist counts as reset or closed."""
+    """Returns whether the session existed when it was reset or closed. That it did not exist is no error. Raises
+    ApiError for every other failure.
+    """
     if reply.status == Status.NOT_FOUND:
         return False
     check("", reply)
@@ -72,8 +74,8 @@ def _existed(reply: Reply) -> bool:
 
 
 def resolve_target(request: web.Request) -> tuple[int, str]:
-    """Returns the owner and name of the session in the path. If the session is not open, it may exist on disk, which
-    only the engine knows.
+    """Returns the owner and name of the session in the path. The session need not be in the session table, because it
+    may exist only on disk, and only the engine knows that.
     """
     try:
         found = find(request)
@@ -94,7 +96,9 @@ def may_see(caller: Caller, owner: int) -> bool:
 
 
 def find(request: web.Request) -> Session:
-    """Returns the session in the path, if the caller is allowed to see it."""
+    """Returns the report of the session in the path. Raises ApiError if the session table has no such session that the
+    caller may see.
+    """
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     session_key.valid_id("id", name)
     owner = owner_in_query(request)
@@ -106,14 +110,16 @@ def find(request: web.Request) -> Session:
         owners = ", ".join(session.owner_name or str(session.owner) for session in found)
         raise ApiError(
             "ambiguous_session",
-            f"Owners {owners} have a session {name}: name one with ?owner=NAME (llmctl: --owner NAME).",
+            f"Several owners have a session {name}: {owners}. Choose one with ?owner=NAME (llmctl: --owner NAME).",
             "owner",
         )
     return found[0]
 
 
 def find_any(request: web.Request) -> Session:
-    """Returns the session, or the branch of requests without a session, whose id in lists is the id in the path."""
+    """Returns the report of the session in the path, like `find`. The id in the path can also be "(scratch N)", the id
+    under which lists show a branch of requests that name no session.
+    """
     match = _SCRATCH.fullmatch(request.match_info["id"])
     if match is None:
         return find(request)
@@ -125,7 +131,7 @@ def find_any(request: web.Request) -> Session:
 
 
 def current_session(state: State, owner: int, name: str) -> Session:
-    """Returns the report of a session after a command. Raises ApiError if the session no longer exists."""
+    """Returns the report of a session that a command has changed. Raises ApiError if the session no longer exists."""
     found = sessions_of(state, state.engine.session_table.sessions_named(name, owner))
     if not found:
         raise not_found(name)
@@ -133,8 +139,8 @@ def current_session(state: State, owner: int, name: str) -> Session:
 
 
 def owner_in_query(request: web.Request) -> int | None:
-    """Returns the number of the owner that the query names by name or number, or None if the query names no owner. Only
-    administrators may use the names of other owners.
+    """Returns the number of the owner in the query (?owner=), which is a name or a number, or None if the query has no
+    owner. Only administrators may use the names of other owners.
     """
     text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
@@ -153,9 +159,9 @@ def not_found(name: str) -> ApiError:
 
 
 def uint32_of(text: str) -> int | None:
-    """Returns the number that a client wrote as decimal digits, or None if the text is no such number or exceeds
-    UINT32_MAX, the largest number that the engine accepts. Checks the length first, because int() raises an error for
-    thousands of digits.
+    """Returns the number that `text` contains as decimal digits. Returns None if the text is no such number, or if the
+    number exceeds UINT32_MAX, the largest number that the engine accepts. Checks the length first, because int() raises
+    an error for thousands of digits.
     """
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
@@ -164,8 +170,8 @@ def uint32_of(text: str) -> int | None:
 
 
 def check(name: str, reply: Reply) -> None:
-    """Raises ApiError unless the command succeeded. NOT_FOUND means that the session was closed before the command was
-    carried out.
+    """Raises ApiError unless the engine has executed a command on the session `name`. NOT_FOUND means that the session
+    was closed before the engine executed the command.
     """
     if reply.status == Status.NOT_FOUND:
         raise not_found(name)
@@ -174,8 +180,8 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """Returns the error of a failed command. The error includes the cause that the operating system reported, because
-    clients cannot read the server's log.
+    """Returns the error for a command that the engine could not execute. The error includes the cause that the
+    operating system reported, because clients cannot read the server's log.
     """
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:
@@ -187,7 +193,7 @@ def failure(reply: Reply, param: str | None = None) -> ApiError:
 
 
 def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
-    """Groups branches by session and returns the sessions, the most recently used first."""
+    """Returns the reports of all sessions that have one of these branches, the most recently used session first."""
     groups: dict[tuple[int, str], list[SessionView]] = {}
     for view in views:
         groups.setdefault((view.owner, view.name or scratch_id(view.entry)), []).append(view)
@@ -199,7 +205,7 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
 
 def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Session:
     """Returns the report of a session. `views` are the session's branches, the most recently used first. A session
-    without branches is reported as empty.
+    without branches is reported with the state "empty".
     """
     branches = [_branch(state, id, view) for view in views]
     latest = branches[0] if branches else None

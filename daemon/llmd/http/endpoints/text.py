@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize. The limits on their input do not depend on the context."""
+"""/tokenize and /detokenize. Their input can be longer than the context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from ..context import FACTS, STATE
 from .wire import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192
-"""Maximum number of tokens encoded as JSON in one call, because each call holds the interpreter lock."""
+"""Maximum number of tokens that one call encodes as JSON. A call holds Python's interpreter lock, so a longer call
+would delay the event loop.
+"""
 
 
 async def tokenize(request: web.Request) -> web.Response:
@@ -38,11 +40,13 @@ async def tokenize(request: web.Request) -> web.Response:
 
 def _check(param: str, n: int, most: int, unit: str) -> None:
     if n > most:
-        raise invalid_value(param, f"{n} {unit}; at most {most} are allowed at once")
+        raise invalid_value(param, f"has {n} {unit}; at most {most} are allowed in one request")
 
 
 def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
-    """Returns the answer. Called in a text thread, because each piece is a call into libllm."""
+    """Returns the answer of /tokenize. Called in a text thread, because the text of each token needs a call into
+    libllm.
+    """
     ids = array("i", tokens)
     parts = []
     for at in range(0, len(ids), _TOKENS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Requests and answers of llmd's own endpoints. Types only, no I/O."""
+"""The types of the requests and answers of llmd's own endpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class LastStart(msgspec.Struct, frozen=True):
-    """Facts about the start of a session's last request."""
+    """How the last request of a session started: why it could reuse the session's tokens or not, and how many."""
 
     reason: str
     reason_text: str
@@ -18,16 +18,16 @@ class LastStart(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A branch of a session, as the session table shows it."""
+    """A branch of a session. The values are read from the session table."""
 
     slot: int
     """Number of the branch's entry in the session table."""
     state: str
     tokens: int
-    """Resident tokens."""
+    """Number of tokens that the branch holds."""
     visible_tokens: int
     waiting: int
-    """Requests that wait until the running request ends."""
+    """Number of requests that wait until the running request of this branch ends."""
     requests: int
     prefilled_tokens_total: int
     reused_tokens_total: int
@@ -38,60 +38,61 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(Timeline, frozen=True, kw_only=True):
-    """A session: the totals of its branches, and each branch. `slot` and `last` are those of the most recently used
-    branch. `state` is the state of a running branch or, if no branch runs, of the most recently used branch.
+    """A session, with the sums of the counts of its branches, and with each branch. `slot` and `last` are those of the
+    most recently used branch. `state` is the state of a running branch or, if no branch runs, of the most recently used
+    branch.
     """
 
     id: str
     owner: int
     owner_name: str | None
-    """The owner's name in the key file, or null if no key belongs to this owner any more."""
+    """The owner's name. null if the owner's key was removed from the key file."""
     client: str | None
-    """The program that sent the last request, by its User-Agent. null if the session has had no request since the
-    daemon started.
+    """The name of the program that sent the last request, from its User-Agent header. null if the session has had no
+    request since the daemon started.
     """
     last_words: str | None
-    """The beginning of the last user message of a chat since the daemon started."""
+    """The beginning of the last user message. null if the session has had no chat request since the daemon started."""
     pinned: bool
     context_tokens: int
-    """Maximum tokens of one branch."""
+    """Maximum number of tokens of one branch."""
     timelines: list[Timeline]
-    """The branches, most recently used first."""
+    """The branches of the session, the most recently used first."""
     object: Literal["session"] = "session"
 
 
 class Places(msgspec.Struct, frozen=True):
     named: int
     named_used: int
-    """Branches of named sessions in the model's memory, including those of other owners."""
+    """Number of slots that branches of named sessions occupy, including those of other owners."""
     scratch: int
     parked: int
     parked_max: int
     dormant: int
-    """Sessions on disk without an entry. A later start of llmd can load them."""
+    """Number of sessions on disk that have no entry in the session table. A later start of llmd can load them."""
     policy: str
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """Memory and disk of sessions outside the model's memory."""
+    """How much host memory and disk the states of sessions use, except those in the model's memory."""
 
     parked_bytes: int
-    """Bytes of parked states, in memory and on disk."""
+    """Bytes of parked states, in host memory and on disk."""
     parked_bytes_max: int
-    """Limit on parked states in memory. Further states are moved to disk."""
+    """Limit on the bytes of parked states in host memory. States that exceed it are moved to disk."""
     disk_bytes: int
-    """Bytes of states on disk, including older states of sessions in use."""
+    """Bytes of states on disk. Sessions in use can also have an older state there."""
     disk_bytes_max: int
-    """Limit on states on disk. 0 if llmd has no state directory."""
+    """Limit on the bytes of states on disk. 0 if llmd has no state directory."""
     disk_refuses: bool
-    """True if the disk has recently refused a state. llmd then writes no states, and drops those that do not fit into
-    memory.
+    """True if a state could not be written to disk recently. llmd then writes no states for a while, and drops states
+    that do not fit into host memory.
     """
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_bytes_max: int
     state_dir: str | None
-    """The state directory, shown to administrators only. null if sessions are kept in memory only."""
+    """The state directory. null if sessions are kept in memory only, or if the caller is not an administrator."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -99,19 +100,22 @@ class SessionList(msgspec.Struct, frozen=True):
     places: Places
     storage: Storage
     scratch: list[Session]
-    """Branches of requests without a session, the last used first. Each id can be shown and explained."""
+    """Branches of requests that name no session, the last used first. Their ids can be used in GET /v1/sessions/ID and
+    GET /v1/sessions/ID/explain.
+    """
     object: Literal["list"] = "list"
 
 
 class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
-    """The new session."""
+    """Id of the new session."""
     at: int | str | None = None
-    """Where to fork: a number of tokens, `last_user` (before the user's last message) or `turn:N` (before the user's
-    N-th message). The default is the whole session.
+    """Where to fork: after this number of tokens, at `last_user` (before the user's last message) or at `turn:N`
+    (before the user's N-th message). By default, the new session gets all tokens.
     """
     replace: bool = False
-    """If true, an existing session with this id is closed. If false, an existing session is the error session_exists.
+    """What happens if a session with this id exists. If true, that session is closed. If false, the request fails with
+    the error session_exists.
     """
 
 
@@ -127,33 +131,35 @@ class SessionDeleted(msgspec.Struct, frozen=True):
     id: str
     session_id: str
     deleted: bool
-    """Whether the session existed."""
+    """True if the session existed."""
     closed: bool = True
-    """Always true: the session is closed now, whether it existed or not."""
+    """Always true. A session that did not exist counts as closed, too."""
     object: Literal["session.deleted"] = "session.deleted"
 
 
 class SessionReset(Session, frozen=True, kw_only=True):
-    """The session after the reset. If the session did not exist, an empty session with slot -1."""
+    """The session after the reset. If the session did not exist, its state is "empty" and its slot -1."""
 
     session_id: str
     existed: bool
     reset: bool = True
-    """Always true: the session is empty now, whether it existed or not."""
+    """Always true. A session that did not exist counts as reset, too."""
 
 
 # --- saved sessions ---------------------------------------------------------------------------------------------------
 
 
 class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The name under which the session is saved."""
+    """Saves a session under `name`."""
 
     name: str
 
 
 class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
     replace: bool = False
-    """If true, an existing session with this id is replaced."""
+    """What happens if a session with this id exists. If true, it is replaced. If false, the request fails with the
+    error session_exists.
+    """
 
 
 class SessionSaved(msgspec.Struct, frozen=True):
@@ -169,7 +175,9 @@ class Saved(msgspec.Struct, frozen=True):
     owner_name: str | None
     tokens: int
     state_bytes: int
-    """Bytes of the saved state. 0 if only the tokens are saved; these tokens are prefilled again after loading."""
+    """Bytes of the saved state. 0 if only the tokens are saved. The tokens are then prefilled again after the session
+    is loaded.
+    """
     saved_ms: int
     object: Literal["saved_session"] = "saved_session"
 
@@ -179,9 +187,9 @@ class SavedList(msgspec.Struct, frozen=True):
 
     data: list[Saved]
     own_max: int
-    """Maximum number of sessions that one owner may save."""
+    """Maximum number of saved sessions of one owner."""
     all_max: int
-    """Maximum number of sessions that all owners together may save."""
+    """Maximum number of saved sessions of all owners together."""
     object: Literal["list"] = "list"
 
 
@@ -195,15 +203,16 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The point at which the prompt differs from the session, with the text and the tokens of both after that point.
-    The tokens can differ although the texts are equal.
+    """Where a prompt differs from the session that it continued. `at` is the number of equal tokens before this point.
+    `resident` and `prompt` are the texts after it, of the session and of the prompt. The tokens can differ although
+    these texts are equal.
     """
 
     at: int
     before: str
-    """Text before that point."""
+    """The last text before this point."""
     resident: str | None
-    """Text of the session after that point. null if the text is not certain."""
+    """null if llmd does not know for certain which tokens the session had."""
     prompt: str
     resident_tokens: list[int] | None
     prompt_tokens: list[int]
@@ -212,9 +221,10 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """Number of the branch's entry in the session table. null if the request was refused."""
+    """Number of the entry, in the session table, of the branch that the request used. null if the request was refused.
+    """
     reason: str | None
-    """null if the request ended before it started."""
+    """Why tokens were reused or not. null if the request ended before it started."""
     reason_text: str | None
     outcome: str
     prompt_tokens: int
@@ -225,7 +235,7 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The last turns of a session since the daemon started, the oldest first."""
+    """The last turns of a session, the oldest first. Turns before the start of the daemon are not known."""
 
     id: str
     owner: int
@@ -237,7 +247,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class ModelMeta(msgspec.Struct, frozen=True):
-    """Facts about the model. The names are llama.cpp's, for tools that know these names."""
+    """Facts about the model. The members have the names that llama.cpp uses, because tools of llama.cpp read them."""
 
     n_ctx: int
     n_ctx_train: int
@@ -245,22 +255,24 @@ class ModelMeta(msgspec.Struct, frozen=True):
     n_params: int
     size: int
     host_bytes: int
-    """Bytes of `size` that stay with the CPU although there is a GPU."""
+    """Bytes of the weights (`size`) that stay in host memory although a GPU is used."""
     memory: str
     architecture: str
     description: str
     backend: str
     n_threads: int
-    """Number of threads that compute a step: the configured number, or the number that was fastest when the model was
-    opened.
+    """Number of threads that compute a step: the value of --threads or, if it is 0, the number that was fastest when
+    the model was opened.
     """
     fingerprint: str
     sampling: dict[str, Any]
-    """Defaults of a request: the model's own recommendations, otherwise llmd's."""
+    """Values of sampling parameters that a request does not set: those that the model's file recommends, and llmd's
+    defaults for the others.
+    """
     n_embedding: int
-    """Dimensions of an embedding. 0 if the model does not support embeddings."""
+    """Number of dimensions of an embedding. 0 if the model does not support embeddings."""
     n_embedding_tokens: int
-    """Maximum tokens of a text to embed."""
+    """Maximum number of tokens of a text to embed."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -278,20 +290,20 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 class AnthropicModel(Model, frozen=True, kw_only=True):
-    """A model with the members that Anthropic's clients read."""
+    """A model for clients of Anthropic's API, which read additional members."""
 
     type: Literal["model"] = "model"
     display_name: str
     created_at: str
-    """RFC 3339."""
+    """The time of the start, in the format of RFC 3339."""
     max_input_tokens: int
     max_tokens: int
-    """Maximum tokens of an answer. The context limits the prompt and the answer together."""
+    """Maximum number of tokens of an answer. The prompt and the answer together must fit into the context."""
     lifecycle: Literal["active"] = "active"
 
 
 class AnthropicModelList(ModelList, frozen=True, kw_only=True):
-    """The list of models with the members that Anthropic's clients read, in one page."""
+    """A list of models for clients of Anthropic's API, which read additional members. All models are on one page."""
 
     first_id: str
     last_id: str
@@ -302,7 +314,7 @@ class AnthropicModelList(ModelList, frozen=True, kw_only=True):
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text to tokenize, in `content` or `prompt`."""
+    """Asks for the tokens of a text, which is in `content` or in `prompt`."""
 
     content: str | None = None
     prompt: str | None = None
@@ -329,7 +341,7 @@ class DetokenizeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class DetokenizedText(msgspec.Struct, frozen=True):
-    """The text, under llama.cpp's name (`content`) and under vLLM's name (`prompt`)."""
+    """The text of the tokens. Clients of llama.cpp read it as `content`, and clients of vLLM as `prompt`."""
 
     content: str
     prompt: str
@@ -349,8 +361,8 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Readiness of the daemon. Status `loading` means that the model is being read. Status `stalled` means that the
-    decode thread has been in the same step for `seconds_without_progress`.
+    """Whether the daemon can serve requests. The status `loading` means that the model is being loaded. The status
+    `stalled` means that the decode thread has been in the same step for `seconds_without_progress`.
     """
 
     status: Literal["loading", "ready", "stalled", "stopping"]
@@ -358,6 +370,6 @@ class Readiness(msgspec.Struct, frozen=True):
     requests: int
     seconds_without_progress: float
     loaded_per_mille: int = 1000
-    """Part of the model that has been read, in thousandths."""
+    """How much of the model has been loaded, in thousandths."""
     seconds_loading: float | None = None
-    """Seconds since loading began. null if the model is loaded."""
+    """Seconds since the model began to load. null if the model is loaded."""
