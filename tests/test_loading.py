@@ -323,7 +323,8 @@ def test_a_library_of_another_build_ends_the_start_before_anything_is_opened(sta
     start.program = [sys.executable, "-c", DIFFERING]
     status, errors = start.fails()
     assert status == 1 and errors.splitlines()[-1] == (
-        "llmd: the daemon and its native library have different versions: Save.label: known on one side only"
+        "llmd: the daemon and its native library have different versions; build both again with: ./build.sh setup "
+        "(Save.label: known on one side only)"
     )
     assert not (tmp_path / "run" / "llmd.sock").exists()
 

@@ -1,1 +1,1 @@
-"""The event loop's side of libllm."""
+"""Python's interface to libllm: opens the engine, sends commands, receives events, and converts text."""

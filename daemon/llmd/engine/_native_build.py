@@ -1,9 +1,9 @@
 """Generates the C source of the extension module `_libllm` from the public headers of libllm.
 
-The headers are the only declarations. cffi parses the preprocessed headers, and the C compiler then checks every size
-and type against the same headers. The native build runs:
+Functions and types are declared only in these headers. cffi parses the preprocessed headers, and the C compiler then
+checks every size and type against the same headers. The native build runs:
 
-    python _native_build.py --compiler gcc --include include --output _libllm.c
+python _native_build.py --compiler gcc --include include --output _libllm.c
 """
 
 import argparse
@@ -14,7 +14,7 @@ import cffi
 
 MODULE = "_libllm"
 HEADERS = ("llm.h", "llm_wire.h", "llm_session_table.h")
-GUARD = "LLM_CFFI"  # macro: the headers then omit #includes and linkage blocks
+GUARD = "LLM_CFFI"  # if this macro is defined, the headers omit #include and extern "C"
 
 
 def declarations(compiler: str, include: Path) -> str:

@@ -1,5 +1,5 @@
-"""Parses an answer while the answer is generated, into text, reasoning and tool calls. Each answer has its own parser.
-Any thread can use a parser, but only one thread at a time. A short piece takes a millisecond at most.
+"""Splits an answer into text, reasoning and tool calls while the answer is generated. Each answer has its own parser.
+Any thread can use a parser, but only one thread at a time. Parsing a short piece of text takes a millisecond at most.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ERROR_BYTES = 1024
 
 
 class Diff(msgspec.Struct, frozen=True, gc=False):
-    """A change of a parsed answer."""
+    """What a new piece of text has added to a parsed answer."""
 
     kind: Literal["text", "reasoning", "call"]
     text: str
@@ -33,7 +33,7 @@ _diffs = msgspec.json.Decoder(list[Diff])
 
 class AnswerParser:
     def __init__(self, engine: Any, syntax: bytes) -> None:
-        """`engine` is the pointer from llm_engine_open. `syntax` is Prompt.syntax of the answer's prompt."""
+        """`engine` is the pointer from llm_engine_open. `syntax` is the `syntax` of the prompt (text.Prompt)."""
         out = ffi.new("llm_answer_parser **")
         error = ffi.new("char[]", _ERROR_BYTES)
         status = lib.llm_answer_parser_open(engine, syntax, len(syntax), out, error, _ERROR_BYTES)
@@ -45,12 +45,12 @@ class AnswerParser:
 
     @property
     def n_reread(self) -> int:
-        """Bytes of the answer that the next call may parse again."""
+        """Number of bytes of the answer that were already parsed and that the next call of `feed` may parse again."""
         return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
-        """Parses more text. `is_final` is true if no more text follows, and `is_cut` if the answer was cut off after
-        this text.
+        """Parses more text. `is_final` says that no more text follows, and `is_cut` that the answer was cut off after
+        this text, for example at its maximum length.
         """
         data = text.encode("utf-8", "replace")
         status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, is_cut, self._out, self._n_out)

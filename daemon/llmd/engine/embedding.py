@@ -1,4 +1,4 @@
-"""Computes embeddings: one batch at a time, in a thread of its own, which runs beside the decode thread."""
+"""Computes embeddings, one batch at a time. This runs in a thread of its own, parallel to the decode thread."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..core.errors import ApiError, code_of_status
 from .native import STATUS_WORDS, Status, ffi, lib
 
 _TEXTS_AT_ONCE = 64
-"""Maximum number of texts passed to libllm in one call. Of these, libllm embeds as many as fit into a batch."""
+"""Maximum number of texts passed to libllm in one call. libllm embeds only as many of them as fit into a batch."""
 _FLOAT_BYTES = 4
 
 
 class Embedder:
-    """Embeds texts. Requests take turns after each batch. A cancelled request ends before its batch is finished. Owned
-    by the event loop.
+    """Embeds texts. Requests take turns: after each batch, the next request is served. If a request is cancelled, its
+    batch is stopped. Owned by the event loop.
     """
 
     def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
@@ -58,7 +58,7 @@ class Embedder:
             cancel_flag[0] = 1  # cancelling the task alone would not stop the thread
 
     def _embed(self, texts: Sequence[bytes], cancel_flag: Any) -> list[bytes]:
-        """Embeds the first texts, as many as fit into a batch. Runs in the thread."""
+        """Embeds the first of the texts, as many as fit into a batch. Runs in the embedding thread."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
         n_bytes = _FLOAT_BYTES * self._n_embedding

@@ -1,8 +1,8 @@
 """The event loop's interface to libllm: sends commands, receives events, and runs slow calls in threads.
 
-One thread opens, starts, stops and closes the engine, because libllm requires one thread for these calls, and because
-the calls block. Only the event loop pushes commands and drains events. libllm can render and tokenize in any thread, so
-this runs in the text threads; cffi releases the interpreter lock during these calls.
+A thread of its own opens, starts, stops and closes the engine: these calls block, and libllm requires that the same
+thread makes all of them. Only the event loop pushes commands and drains events. Text is rendered and tokenized in the
+text threads; cffi releases the interpreter lock during these calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives the changes of sessions in order, even a change whose client no longer waits."""
+    """Learns of all changes of sessions in their order, even if the client that asked for a change no longer waits."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -117,7 +117,7 @@ class Engine:
         """Stops the engine and frees all its memory."""
         await self.stop()
         self._complaints.cancel()
-        self._unsent.clear()  # their timer may fire after the engine is freed
+        self._unsent.clear()  # the timer that sends them may fire after the engine is freed
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for _, future in self._awaiting_reply.values():
@@ -133,7 +133,9 @@ class Engine:
         lib.llm_engine_set_owners(self._engine, n_owners)
 
     def heartbeat(self) -> tuple[int, bool]:
-        """Returns the number of completed loops of the decode thread, and whether the thread is inside a model step."""
+        """Returns how many rounds of its loop the decode thread has completed, and whether it is inside a step of the
+        model.
+        """
         busy = ffi.new("uint32_t *")
         count = lib.llm_engine_heartbeat(self._engine, busy)
         return int(count), bool(busy[0])
@@ -143,7 +145,7 @@ class Engine:
         self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
 
     def _log_complaints(self) -> None:
-        """Logs the problems with parked and saved sessions that libllm has reported."""
+        """Logs the errors that libllm has reported while it read or wrote files of sessions."""
         text = ffi.new("char[]", _COMPLAINT_BYTES)
         while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
             log.warning("%s", text_of(text))
@@ -162,9 +164,9 @@ class Engine:
         return list(self._listeners.values())
 
     def generate(self, listener: Listener, command: Generate, after: int = 0) -> int:
-        """Starts a generation and returns its request number. `after` is the number of a request with the same prompt,
-        or 0: the new generation waits until that request has prefilled the prompt. Raises ApiError if the command
-        cannot be queued.
+        """Starts a generation and returns its request number. If `after` is not 0, it is the number of a live request
+        with the same prompt, and the new generation waits until that request has prefilled the prompt. Raises ApiError
+        if the command cannot be queued.
         """
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError(
@@ -178,8 +180,8 @@ class Engine:
         return request
 
     def cancel(self, request: int) -> None:
-        """Asks the engine to end the generation. `on_finished` reports the end. If the ring of commands is full, the
-        command is sent later.
+        """Asks the engine to end the generation. The listener's `on_finished` reports the end. If the command ring is
+        full, the command is sent later.
         """
         self._push_surely(wire.Cancel(request))
 
@@ -187,8 +189,8 @@ class Engine:
         self._push_surely(wire.Pause(request, paused))
 
     async def ask(self, make: Callable[Concatenate[int, P], Question], *fields: P.args, **named: P.kwargs) -> Reply:
-        """Sends a command, and returns the reply. `make` is the command's type; it is called with the next request
-        number and these fields.
+        """Sends a command, and returns the reply. The command is made by calling its type, `make`, with the next
+        request number and `fields`.
         """
         command = make(self._next_request(), *fields, **named)
         future: asyncio.Future[Reply] = self.loop.create_future()
@@ -235,8 +237,8 @@ class Engine:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> bool:
-        """Receives one batch of events. Returns False if no event waited. The descriptor stays readable while further
-        events wait.
+        """Receives one batch of events. Returns False if no event waited. If further events wait, the event loop calls
+        this again, because the descriptor of the events then stays readable.
         """
         n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
         if n <= 0:
@@ -273,8 +275,8 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """Delivers the reply to a command. If the client has left, the reply is dropped. The watcher learns of the
-        command in either case.
+        """Delivers the reply to a command. If the client has left, the reply is dropped. The watcher learns of a
+        successful command in both cases.
         """
         command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
@@ -299,8 +301,8 @@ class Engine:
         return await self.in_thread(owner, len(constraint.text), lambda: make_constraint(self._engine, constraint))
 
     def tokens(self, text: str, *, around: bool = False) -> bytes:
-        """Returns the tokens of a text, in which control words are plain text. If `around` is true, adds the tokens
-        with which the model begins and ends a text. Called in a text thread.
+        """Tokenizes a text. The names of control tokens in the text are treated as plain text. If `around` is true,
+        adds the tokens that the model expects at the beginning and end of a text. Called in a text thread.
         """
         return tokenize(self._engine, text.encode(), around, False)
 
@@ -316,8 +318,8 @@ class Engine:
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """Runs in a text thread a call that would block the event loop. `n_bytes` is the number of bytes that the call
-        processes. Raises ApiError if too many jobs wait. The call can use `piece` and `spell`.
+        """Runs a call that would block the event loop in a text thread. `n_bytes` is the number of bytes that the call
+        processes. Raises ApiError if too many jobs wait. The call can use the methods `piece` and `spell`.
         """
         return await self._text_threads.run(owner, n_bytes, call)
 
@@ -326,7 +328,7 @@ class Engine:
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
-        """Does the same as `in_thread`, for the parser of an answer. The call is never refused, because an answer has
+        """Runs a call of an answer's parser in a text thread, like `in_thread`, but never refuses it: each answer has
         only one such call at a time, and the number of answers is limited.
         """
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)

@@ -1,7 +1,7 @@
-"""Checks the JSON of clients in libllm, and cleans it, before Python decodes the JSON.
+"""Lets libllm check the JSON that clients send, and make a copy that is cheap to decode, before Python decodes it.
 
-msgspec holds the interpreter lock during a whole call, so a body with many values would block the event loop even if
-another thread decoded the body. libllm scans the body without that lock, and refuses a body that would take long to
+msgspec holds the interpreter lock while it decodes a document. A body with many values would thus block the event loop
+even if another thread decoded it. libllm scans the body without that lock, and refuses a body that would take long to
 decode. Pure; any thread.
 """
 
@@ -19,13 +19,13 @@ from ..core.errors import ApiError
 from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
 
 _TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
-"""Words of limits for the whole body (the error request_too_large). A body that exceeds another limit counts as invalid
-JSON.
+"""Names of limits on the whole body. A body that exceeds one of these gets the error request_too_large; a body that
+exceeds another limit gets invalid_json.
 """
 
 
 class JsonScan:
-    """Checks JSON against limits. `allowed` maps the words of limits (native.JSON_WORDS) to numbers."""
+    """Checks JSON against limits. `allowed` maps the names of limits (native.JSON_WORDS) to their values."""
 
     def __init__(self, allowed: Mapping[str, int]) -> None:
         self.allowed = allowed
@@ -33,8 +33,8 @@ class JsonScan:
         self._limits = ffi.new("llm_json_limits *", fields)
 
     def clean(self, data: bytes | bytearray) -> bytes:
-        """Returns the same document in a form that is cheap to decode. Raises an ApiError with the fault and its
-        position.
+        """Returns a copy of the document that is cheap to decode. Raises an ApiError that names the error in the
+        document and its position.
         """
         document = ffi.new("llm_json *")
         status = lib.llm_json_scan(ffi.from_buffer(data), len(data), self._limits, document)
@@ -57,7 +57,7 @@ class JsonScan:
 
 @cache
 def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Returns a decoder of cleaned JSON as this type."""
+    """Returns a decoder to this type, for JSON that JsonScan.clean has returned."""
     return msgspec.json.Decoder(kind, float_hook=_float)
 
 
@@ -72,7 +72,7 @@ def _float(text: str) -> float:
 
 
 def body_scan(n_ctx: int) -> JsonScan:
-    """Returns the scan of request bodies for a model with this context."""
+    """Returns the check of request bodies for a model whose context has `n_ctx` tokens."""
     n_values = limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx
     return JsonScan(
         {
@@ -100,4 +100,4 @@ ARGUMENTS = JsonScan(
         "text_bytes": limits.JSON_TEXT_BYTES_MAX,
     }
 )
-"""The scan of the arguments of a tool call, which are a text that contains JSON."""
+"""The check of a tool call's arguments, which are a text that contains JSON."""

@@ -1,5 +1,5 @@
-"""Makes the engine's options from the configuration, and opens the engine. Opening begins before the event loop exists,
-so that the model is read while the other modules of the daemon are imported.
+"""Makes the engine's options from the configuration, and opens the engine. Opening begins before the event loop exists:
+the model is read while Python imports the other modules of the daemon.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class EngineLoader:
         if self._pointer is not None:
             return
         if disagreements := differences():
-            raise EngineError(f"the daemon and its native library have different versions: {'; '.join(disagreements)}")
+            raise EngineError(
+                "the daemon and its native library have different versions; build both again with: ./build.sh setup "
+                f"({'; '.join(disagreements)})"
+            )
         self._prepare()
         self._pointer = self.thread.submit(open_engine, self._options)
 
@@ -63,9 +66,9 @@ class EngineLoader:
 
 
 class DaemonEngineLoader(EngineLoader):
-    """Opens the engine of a daemon. Writes the name of the session table to the lock file next to the socket. The file
-    also keeps the names of tables that killed daemons left, until a daemon with the same model has taken over these
-    tables.
+    """Opens the engine of a daemon. Also writes the name of its session table to the lock file next to the unix socket.
+    The file keeps the names of the session tables that killed daemons left, until a daemon with the same model has
+    taken over these tables.
     """
 
     def __init__(self, config: Config) -> None:
@@ -94,8 +97,8 @@ class DaemonEngineLoader(EngineLoader):
             segment.write(self._config.socket, *names)
         except OSError as error:
             log.warning(
-                "cannot write the name of the session table: llmctl cannot show tokens, and a kill loses what is not "
-                "on disk",
+                "cannot write the name of the session table: llmctl cannot show tokens, and if llmd is killed, "
+                "sessions that are not on disk are lost",
                 extra=fields(reason=f"{self._config.socket}.lock: {error.strerror}"),
             )
             return False
@@ -134,4 +137,4 @@ def _abandoned_segments(socket: Path) -> str | None:
     try:
         return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
-        return None  # the attempt to write the file will fail and warn
+        return None  # writing the file will fail, too, and log a warning

@@ -1,7 +1,7 @@
 """The only module that loads libllm's extension module. Gives Python names to the enumerations and tables of libllm.
 
-This module sets the environment variable that stops llama.cpp from starting a debugger after a failed assertion. The
-variable must be set before libllm is loaded, so no other module may load libllm.
+No other module may load libllm: an environment variable must be set before, so that llama.cpp does not start a debugger
+after a failed assertion. This module sets the variable.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
-    """Copies a C struct to a dataclass whose fields have the names of the struct's members. `otherwise` has the values
-    of fields that need another conversion. A test compares the names.
+    """Copies a C struct to a dataclass whose fields have the names of the struct's members (a test compares the names).
+    `otherwise` has the values of the fields that cannot be converted by their type.
     """
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
     return kind(**plain, **otherwise)
@@ -110,7 +110,9 @@ class GenerateFlag(enum.IntFlag):
 
 
 def vocabulary(number: int, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the words and the sentences of one table in llm_words.h."""
+    """Returns the words of a table in llm_words.h, and the sentences that explain them. `number` is the table's number,
+    and `count` its number of rows.
+    """
     words = (text_of(lib.llm_word(number, value)) for value in range(count))
     texts = (text_of(lib.llm_sentence(number, value)) for value in range(count))
     return tuple(words), tuple(texts)
@@ -176,8 +178,8 @@ def backend_version() -> str:
 
 
 def gpu_trouble() -> str:
-    """Returns the reason why libllm computes everything on the CPU although it was built for a GPU, or "" if that is
-    not so.
+    """Returns the reason why libllm computes everything on the CPU although it was built for a GPU. Returns "" if
+    libllm uses a GPU, or was built for the CPU only.
     """
     return text_of(lib.llm_gpu_trouble())
 
@@ -201,11 +203,11 @@ def loading_per_mille() -> int:
 
 
 class SegmentError(Exception):
-    """A session table could not be opened. `word` is the word of the status."""
+    """The session table of another process could not be opened. `word` is the status word of the error."""
 
     def __init__(self, name: str, status: int) -> None:
         self.word = STATUS_WORDS[status]
-        super().__init__(f"shared segment {name}: {STATUS_TEXTS[status]}")
+        super().__init__(f"session table in the shared memory {name}: {STATUS_TEXTS[status]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +270,8 @@ class SessionView:
 
 
 class SessionTable:
-    """Reads a session table: that of an engine in this process, or that of another process, by its name. Any thread;
-    takes no lock.
+    """Reads a session table: the table of an engine in this process, or the table of another process, which is opened
+    by its name. Any thread; takes no lock.
     """
 
     def __init__(self, pointer: Any) -> None:
@@ -277,8 +279,8 @@ class SessionTable:
 
     @classmethod
     def open(cls, name: str, owner: int = -1) -> SessionTable:
-        """Opens the session table of another process. The shared memory must belong to the user `owner`. -1 stands for
-        the user of this process.
+        """Opens the session table of another process. The shared memory must belong to the user whose id is `owner`, or
+        for -1 to the user of this process.
         """
         out = ffi.new("llm_session_table **")
         status = lib.llm_session_table_open(name.encode(), owner, out)
@@ -309,14 +311,14 @@ class SessionTable:
         return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
-        """Yields a copy of the record of every branch. A copy takes about 10 us, so lists of sessions are made in a
-        text thread.
+        """Yields a copy of the record of every branch. Copying a record takes about 10 us, so lists of sessions are
+        made in a text thread.
         """
         return (copied(view, SessionView) for view in self._records())
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
-        """Returns the branches of the sessions with this name, of one owner or of all. The name "" stands for branches
-        of requests without a session. Does not copy other records.
+        """Returns the branches of the sessions with this name, of one owner or (None) of all owners. The name "" stands
+        for the branches of requests without a session. Records with another name are not copied, to save time.
         """
         sought = name.encode()
         return [
@@ -334,8 +336,8 @@ class SessionTable:
         return [(view.owner, text_of(view.name)) for view in self._records() if view.name[0] != b"\0"]
 
     def _records(self) -> Iterator[Any]:
-        """Yields the record of every entry that holds a branch. All records are yielded in the same buffer, so each
-        must be copied before the next is requested.
+        """Yields the record of every entry that holds a branch. Each record is written to the same buffer, so the
+        caller must copy a record before it asks for the next one.
         """
         view = ffi.new("llm_branch_view *")
         for entry in range(self.read().n_entries):

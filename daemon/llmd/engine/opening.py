@@ -1,6 +1,4 @@
-"""Opens an engine, and returns facts about the engine. The calls block, so they run in the thread that owns the
-engine.
-"""
+"""Opens an engine, and returns facts about it. The calls block, so they run in the thread that owns the engine."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ class EngineInfo:
     n_sessions: int
     n_scratch: int
     n_entries: int
-    """Entries of the session table, which are enough for all slots and all parked branches."""
+    """Number of entries of the session table: enough for the branches in all slots and all parked branches."""
     n_pins_max: int
     """Maximum number of pinned branches."""
     n_cells: int
@@ -87,10 +85,10 @@ class EngineInfo:
     n_params: int
     model_bytes: int
     host_bytes: int
-    """Bytes of weights that are in host memory, where the CPU computes with them, although the engine uses a GPU."""
+    """Bytes of the weights with which the CPU computes although the engine uses a GPU. They stay in host memory."""
     state_bytes: int
     token_bytes_max: int
-    """Longest text of one token."""
+    """Size of the longest text that one token stands for."""
     n_embedding: int
     """Dimensions of an embedding. 0 if the model does not support embeddings."""
     n_embedding_tokens: int
@@ -119,15 +117,15 @@ class EngineInfo:
 
     @property
     def kv_bytes_short(self) -> int:
-        """The size of the KV cache if that size makes the context shorter than the model's training context, otherwise
-        0.
+        """The size of the KV cache if the context is shorter than the model's training context because of that size,
+        otherwise 0.
         """
         is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
         return self.state_bytes if is_short else 0
 
 
 _CELLS_STEP = 256
-"""Step in tokens by which libllm shortens a context until its KV cache fits."""
+"""Number of tokens by which libllm shortens a context at a time, until its KV cache fits into memory."""
 
 
 def open_engine(options: EngineOptions) -> Any:
@@ -160,8 +158,8 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 
 def _field_of(message: str, status: int) -> str:
-    """Returns the field of EngineOptions that an error message of libllm is about, or "". Such a message begins with
-    the name of a numeric field, or with "state directory".
+    """Returns the field of EngineOptions whose value caused an error of libllm, or "". The error message of libllm
+    begins with the name of a numeric field, or with "state directory".
     """
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in _NUMBERS:
@@ -172,8 +170,8 @@ def _field_of(message: str, status: int) -> str:
 
 
 def _check_template(pointer: Any, template: str | None) -> None:
-    """Checks the chat template. Without a valid template, every chat request is refused. An invalid template is an
-    error if the operator set it, otherwise a warning.
+    """Checks the chat template. If the operator set an invalid template, llmd does not start. If the model's own
+    template is missing or invalid, llmd logs a warning and refuses chat requests.
     """
     if info_of(pointer).has_chat_template or (template is None and info_of(pointer).only_embeds):
         return
@@ -186,8 +184,8 @@ def _check_template(pointer: Any, template: str | None) -> None:
 
 
 def _template_trouble(pointer: Any) -> str:
-    """Renders a short conversation, and returns the error on one line, which says why the model has no usable chat
-    template.
+    """Renders a short conversation, which fails, and returns the error message in one line. The message says why the
+    model has no usable chat template.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)

@@ -1,10 +1,10 @@
-"""The names of shared memory that holds session tables, which the lock file next to the unix socket contains.
+"""Reads and writes the lock file next to the unix socket. It contains the names of session tables in shared memory.
 
-Each daemon makes a new random name, so that no other user can create shared memory of that name first. The lock file is
-in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the current daemon's
-table, and the other lines are the names of tables that killed daemons left. The name of a killed daemon's table stays
-until a later daemon with the same model has taken over the table. The shared memory of the first name is created only
-after that.
+Each daemon makes a new random name for its table, so that no other user can create shared memory of that name first.
+The lock file is in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the
+current daemon's table, and the other lines are the names of tables that killed daemons left. The name of such a table
+stays in the file until a later daemon with the same model has taken over the table. The current daemon creates the
+shared memory of its own table only after that, so for some time the first name does not exist.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
-    """Returns a new name for a daemon at this socket. The first half of the name is the same for all daemons at the
-    socket, so that people can recognize it.
+    """Returns a new name for the session table of a daemon at this socket. The first half of the name is the same for
+    all daemons at the socket, so that people can see which tables belong to it.
     """
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
 
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
-    """Returns the names in the lock file, the newest first. Returns an empty list if the file does not exist, or does
-    not belong to the user that `owner` returns. Raises PermissionError.
+    """Returns the names in the lock file, the newest first. Returns an empty list if the file does not exist, does not
+    belong to the user that `owner` returns, or can be written by other users. Raises PermissionError.
     """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -50,15 +50,15 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
-    """Returns the name of the session table of the daemon at this socket or, if none runs, of the last daemon that was
-    killed at this socket. Raises PermissionError.
+    """Returns the name of the session table of the daemon that runs at this socket. If no daemon runs, returns the name
+    of the table that the last killed daemon left there, or None. Raises PermissionError.
     """
     return next((name for name in names(socket_path) if exists(name)), None)
 
 
 def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
-    """Writes the names to the lock file. Raises OSError. If the names cannot be written, neither llmctl nor the next
-    daemon finds the table.
+    """Writes the names to the lock file. Raises OSError. If the names cannot be written, llmctl does not find the
+    session table, and after a crash the next daemon does not find it, either.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(_lock_of(socket_path), flags, 0o600)
@@ -75,8 +75,8 @@ def exists(name: str) -> bool:
 
 
 def owner(socket_path: str | os.PathLike[str]) -> int:
-    """Returns the id of the user that must own the table: the user of this process or, if that is root, the owner of
-    the socket.
+    """Returns the id of the user that must own the lock file and the session table: the user of this process or, if
+    that is root, the owner of the socket.
     """
     if os.geteuid() != 0:
         return os.geteuid()

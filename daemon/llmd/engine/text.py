@@ -1,4 +1,6 @@
-"""Converts text to tokens and tokens to text, and renders conversations. Any thread. The calls can take long."""
+"""Converts text to tokens and tokens to text, and renders conversations. The functions can run in any thread, and can
+take long.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,27 @@ _RENDERED = ("messages", "chat_template_kwargs", "tools", "tool_choice", "constr
 @dataclass(frozen=True, slots=True)
 class Prompt:
     tokens: bytes
-    """int32 little-endian"""
+    """Token ids: int32, little-endian."""
     text: bytes = b""
     """The text that the template rendered. It is only shown to people."""
     boundaries: bytes = b""
-    """int32 little-endian: the numbers of tokens after which other prompts are likely to differ."""
+    """Positions after which other prompts are likely to differ, each as the number of tokens before it: int32,
+    little-endian, ascending.
+    """
     n_history: int = 0
     """Number of tokens before the generation prompt (the beginning of the answer). 0 if it is not known."""
     n_head: int = 0
-    """Number of tokens of the leading system messages, which many conversations share. 0 if there are none, or if the
-    number is not known.
+    """Number of tokens of the system messages at the beginning, which many conversations share. 0 if there are no
+    system messages, or if the number is not known.
     """
     syntax: bytes = b""
-    """The syntax for the parser of the answer. b"" if the answer is plain text."""
+    """Describes to AnswerParser how the model writes reasoning and tool calls. b"" if the answer is plain text."""
     constraint: bytes = b""
     """The compiled constraint for the GENERATE command. b"" if there is no constraint."""
     preserved: bytes = b""
-    """int32 little-endian: control tokens whose text is a part of the answer's text."""
+    """Control tokens whose text is a part of the answer's text: int32, little-endian."""
     stops: tuple[str, ...] = ()
-    """Stop strings of the template, which end answers in addition to the model's end tokens."""
+    """Stop strings that the template requires. They end answers in addition to the model's end tokens."""
     is_after: bool = False
     """Whether the prompt continues kept tokens of a past answer (answers/memory.py)."""
 
@@ -62,8 +66,8 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """Calls llm_chat_render. The returned prompt has the whole conversation or, if the request continues kept tokens,
-    the messages after them.
+    """Calls llm_chat_render. The returned prompt has the whole conversation or, if the prompt continues the kept tokens
+    of a past answer, only the messages after that answer.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
@@ -96,8 +100,8 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """Returns the error of a failed rendering. If libllm cannot parse the request, the error is the client's, because
-    messages and variables are passed on unchanged.
+    """Returns the error of a failed rendering. If libllm finds its input invalid, the error says that the client's
+    request is wrong, because messages and variables are passed on to libllm unchanged.
     """
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
@@ -137,8 +141,8 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """Compiles a constraint for the GENERATE command. Raises an ApiError that names the client's field, and the part
-    that cannot be enforced.
+    """Compiles a constraint for the GENERATE command. Raises an ApiError that names the client's field, and the part of
+    the constraint that cannot be enforced.
     """
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")

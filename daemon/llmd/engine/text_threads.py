@@ -1,9 +1,9 @@
-"""Threads for jobs on text that would block the event loop. The queue is limited, owners share it fairly, and short
-jobs never wait for long jobs.
+"""Threads for jobs that would block the event loop, such as rendering and tokenizing. The queue of jobs is limited,
+owners share it fairly, and short jobs never wait for long jobs.
 
-Whether a job is short depends on the number of bytes that it processes. One thread runs only short jobs. The other
-threads run any job, but long jobs first. Owners take turns, and no owner can fill more of the queue than its share.
-Owned by the event loop.
+A job is short if it processes few bytes (limits.TEXT_SHORT_BYTES). One thread runs only short jobs. The other threads
+run any job, but long jobs first. Owners take turns, and no owner can fill more of the queue than its share. Owned by
+the event loop.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Job:
 
 
 class _Queue:
-    """Jobs that wait. Owners take turns. The jobs of one owner stay in order."""
+    """A queue of jobs in which owners take turns. The jobs of one owner stay in order."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, deque[_Job]] = OrderedDict()
@@ -86,8 +86,7 @@ class TextThreads:
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
         """Runs the call in a thread, and returns its result or raises its exception. Raises ApiError if too many jobs
         wait. If the caller is cancelled while the job waits, the job is removed. If `is_bounded` is true, the job is
-        never refused, because the caller has only one such job at a time for each answer, and the number of answers is
-        limited elsewhere.
+        never refused: `is_bounded` says that the number of such jobs is limited elsewhere.
         """
         if self._is_closed:
             raise ApiError("shutting_down")
@@ -122,16 +121,15 @@ class TextThreads:
     def n_jobs(self) -> int:
         return sum(n_jobs for n_jobs, _ in self._held.values())
 
-    # --- shares of owners
-    # ------------------------------------------------------------------------------------------------
+    # --- shares of owners --------------------------------------------------------------------------------------------
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
-        """Raises ApiError if the queue is full, in total or for this owner. A job can have any size if it is the only
-        job, because the bodies of requests have a limit of their own.
+        """Raises ApiError if the queue is full, in total or for this owner. If no other job waits or runs, a job of any
+        size is accepted: the size of a request's body has a limit of its own.
         """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, to leave room for a new owner
+        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, so that a new owner always finds room
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",
@@ -170,7 +168,7 @@ class TextThreads:
 
         try:
             running = self._threads.submit(job.call)
-        except RuntimeError:  # the system has no thread left
+        except RuntimeError:  # the system allows no further thread
             running = Future()
             running.set_exception(ApiError("no_memory"))
         running.add_done_callback(ended)

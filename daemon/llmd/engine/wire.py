@@ -1,8 +1,8 @@
 """Messages between the event loop and the decode thread: MessagePack, specified in include/llm_wire.h.
 
-Types only, no I/O. A command is a map, and an event is an array. Tables in llm_wire.h have the names of all members.
-The type Sampling is made from its table. The other types are compared with the tables before an engine is opened
-(`differences`).
+Types only, no I/O. A command is a map, and an event is an array. llm_wire.h has tables with the names of all members.
+The type Sampling is made from such a table (LLM_SAMPLING_TABLE). The other types here are written by hand, and compared
+with the tables before an engine is opened (`differences`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ALL_TOKENS = 0xFFFFFFFF
 if TYPE_CHECKING:
 
     class Sampling(msgspec.Struct, frozen=True):
-        """The parameters of LLM_SAMPLING_TABLE. A parameter that is not set has its default, which turns off its
-        sampler. If `seed` is None, the engine chooses a random seed.
+        """The parameters of LLM_SAMPLING_TABLE. A parameter that is not set has its default, and the default turns off
+        the parameter's sampler. If `seed` is None, the engine chooses a random seed.
         """
 
         def __init__(self, **parameters: float | None) -> None: ...
@@ -42,8 +42,8 @@ else:
 
 
 class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag=1, tag_field="op"):
-    """Prefills `prompt` in `session` and decodes until the answer ends. Reuses state whose tokens are equal to the
-    prompt's.
+    """Prefills `prompt` in `session` and decodes until the answer ends. States of the owner whose tokens equal the
+    first tokens of the prompt are reused.
     """
 
     request: int
@@ -60,7 +60,9 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     stop: list[str] = []
     flags: int = 0
     boundaries: bytes | memoryview = b""
-    """int32 little-endian, ascending: the numbers of tokens after which other prompts are likely to differ."""
+    """Positions after which other prompts are likely to differ, each as the number of tokens before it: int32,
+    little-endian, ascending.
+    """
     parent: str = ""
     """The parent session. If `session` does not exist yet, it begins as a fork of the parent."""
     n_head: int = 0
@@ -80,7 +82,7 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     answer.
     """
     n_answer_stops: int = 0
-    """Number of stop strings, from the first, that are not searched for in reasoning."""
+    """The first `n_answer_stops` strings of `stop` are searched for only after the reasoning."""
     constraint: bytes = b""
     """The compiled constraint."""
     dry_sequence_breakers: list[str] | None = None
@@ -112,7 +114,7 @@ class Pause(_Command, frozen=True, tag=5, gc=False):
 class Fork(_OfSession, frozen=True, tag=6, gc=False):
     new_session: str
     at: int = ALL_TOKENS
-    """Number of the session's tokens that the fork gets, or ALL_TOKENS."""
+    """Number of tokens of the session with which the fork begins. ALL_TOKENS stands for all of them."""
     replace: bool = False
     """Whether to close an existing session with the new name."""
 
@@ -133,8 +135,8 @@ class Save(_OfSession, frozen=True, tag=10, gc=False):
 
 
 class Load(_OfSession, frozen=True, tag=11, gc=False):
-    """Loads a saved session. If a session of the name exists, it is replaced, but only after the files have been
-    read.
+    """Loads the session that was saved as `label`. If the session `session` exists, the loaded session replaces it, but
+    only after the files have been read.
     """
 
     label: str
@@ -146,7 +148,7 @@ class Unsave(_Command, frozen=True, tag=12, gc=False):
 
 
 Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load | Unsave
-"""Commands that get one reply."""
+"""Commands to which the engine sends one Reply."""
 
 Command = Generate | Cancel | Pause | Question
 
@@ -169,8 +171,8 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
     text: str
     n_tokens: int
     tokens: bytes = b""
-    """int32: the tokens whose text is complete with this event. This member and the next three members are empty unless
-    requested.
+    """int32: the tokens whose text ends in this event. This member and the next three members are empty unless the
+    request asked for them.
     """
     ends: bytes = b""
     """uint32: for each token, the number of characters of `text` up to the token's end."""
@@ -206,7 +208,7 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
 
 
 class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
-    """Reports that the engine has forgotten a session without a command."""
+    """Reports that the engine has forgotten a session although no command asked for it."""
 
     owner: int
     session: str
