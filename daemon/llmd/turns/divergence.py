@@ -1,10 +1,10 @@
-"""Finds the point at which the prompt of a turn diverges from its session, and the tokens around that point. Pure.
+"""Finds the first token at which the prompt of a turn differs from the tokens of its session, and the tokens around it.
+Pure.
 
-The tokens of the prompt are certain. The resident tokens are those of the session's branches when the request arrived,
-read from the session table before the request was queued. Only the tokens around the first difference are kept. The
-resident tokens are left out if the decode thread may have compared the prompt with other tokens: if the branch was busy
-when the request arrived, if another branch was chosen or opened, or if the decode thread found another first
-difference.
+The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
+the tokens around the first difference are kept. The branch's tokens are left out of the report if the decode thread may
+have compared the prompt with other tokens. This is so if the branch was busy when the request arrived, if the decode
+thread chose or opened another branch, or if it found another first difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class BranchMatch:
-    """The number of tokens that the prompt shares with an idle branch, and the resident tokens after them."""
+    """How far a prompt matches an idle branch: `at` is the number of first tokens that are equal, and `resident` are
+    the branch's next tokens.
+    """
 
     at: int
     resident: bytes
@@ -29,10 +31,11 @@ class BranchMatch:
 class DivergedTokens:
     at: int
     before: bytes
-    """Tokens before the difference, which both sides have."""
+    """The last tokens before the difference. Prompt and branch have them in common."""
     prompt: bytes
+    """The prompt's tokens from the difference on."""
     resident: bytes | None
-    """None if the resident tokens are not certain."""
+    """The branch's tokens from the difference on. None if they are not certain."""
 
 
 def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
@@ -47,8 +50,8 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """Returns the number of leading tokens that two histories have in common. Bisects, because Python compares slices
-    as fast as memory can be read.
+    """Returns the number of first tokens that two token arrays have in common. Uses bisection, because Python compares
+    slices as fast as memory can be read.
     """
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:
@@ -61,8 +64,8 @@ def n_common(a: bytes, b: bytes) -> int:
 
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
-    """Returns the tokens around the first difference, or None if the prompt continued the resident tokens.
-    `diverged_at` is the decode thread's index of the first different token, or -1 if there was none.
+    """Returns the tokens around the first difference, or None if the prompt continued the branch. `diverged_at` is the
+    index of the first different token that the decode thread reported, or -1 if there was no difference.
     """
     if diverged_at < 0:
         return None

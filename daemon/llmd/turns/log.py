@@ -18,7 +18,7 @@ from .user_starts import UserMessages
 
 _NEW, _SHARED = REASON_WORDS.index("new"), REASON_WORDS.index("shared")
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
-_FROM_OWN = "Another branch of this session held the longest common prefix and was copied."
+_FROM_OWN = "Another branch of this session had the longest prefix of the prompt and was copied."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +34,13 @@ class Turn:
     n_generated: int
     divergence: DivergedTokens | None
     is_from_own: bool = False
-    """Whether the turn began with a copy of another branch of the same session."""
+    """Whether the branch of the turn began as a copy of another branch of the same session."""
 
 
 def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
-    """Returns the reason to report. Any two prompts of one model share a few tokens of the template. If a session
-    copied only so few tokens from another session, the reason is reported as `new` instead of `shared`.
+    """Returns the reason to report for a turn. Any two prompts of a model share the first few tokens, which the
+    template writes. If a session copied only these from another session, the reason is reported as `new` instead of
+    `shared`.
     """
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason
@@ -53,16 +54,16 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
 
 
 def scratch_id(entry: int) -> str:
-    """Returns the id under which lists show the branch of requests without a session in this entry. No session can have
-    such an id, because of its space.
+    """Returns the id under which lists of sessions show the branch in this entry if it is for requests without a
+    session. No session can have such an id, because session ids have no spaces.
     """
     return f"(scratch {entry})"
 
 
 @dataclass(slots=True)
 class SessionTurns:
-    """The turns of one session. A request that started before its session was forgotten adds its turn to the old
-    object, which is no longer used.
+    """The turns of one session. If a session is forgotten while one of its requests runs, the request adds its turn to
+    this object, which is then no longer used, and not to a new session of the same name.
     """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
@@ -87,12 +88,11 @@ class TurnLog:
         self._session_table = session_table
         self._sessions: OrderedDict[tuple[int, str], SessionTurns] = OrderedDict()
 
-    # --- a request arrives
-    # -----------------------------------------------------------------------------------------------
+    # --- a request arrives -------------------------------------------------------------------------------------------
 
     def begin_trace(self, owner: int, name: str, prompt: bytes) -> TurnTrace:
-        """Compares the prompt with the tokens of each idle branch of the session. Called before the request is
-        queued.
+        """Compares the prompt with the tokens of each idle branch of the session. Called when the request has arrived,
+        before it is queued.
         """
         if not name:
             return TurnTrace(None, {}, owner)
@@ -139,18 +139,16 @@ class TurnLog:
                 )
             )  # fmt: skip
 
-    # --- a request starts
-    # ------------------------------------------------------------------------------------------------
+    # --- a request starts --------------------------------------------------------------------------------------------
 
     def started(self, trace: TurnTrace, by_user: UserMessages) -> None:
-        """Records the user messages of the prompt that the session now has. Not called for a refused request, because
-        it does not change the session.
+        """Records where the user messages begin in the session's new prompt. Not called for a refused request, because
+        such a request does not change the session.
         """
         if trace.log is not None:
             trace.log.by_user = by_user
 
-    # --- a request has ended
-    # ---------------------------------------------------------------------------------------------
+    # --- a request has ended -----------------------------------------------------------------------------------------
 
     def add(self, trace: TurnTrace, turn: Turn) -> None:
         if trace.log is not None:
@@ -160,16 +158,16 @@ class TurnLog:
         elif turn.entry is not None:
             self._of(trace.owner, scratch_id(turn.entry)).turns.append(turn)
 
-    # --- queries
-    # ---------------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------
 
     def story(self, owner: int, name: str) -> list[Turn]:
         """Returns the turns, the oldest first."""
         return list(self._known(owner, name).turns)
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
-        """Returns whether the last request in this entry began with a copy of another branch of the same session.
-        Returns False while the request runs, because the turn is recorded at its end. Any thread.
+        """Returns whether the branch in this entry began its last turn as a copy of another branch of the same session.
+        `n_prompt` and `n_reused` are the numbers that the session table shows for the branch's last turn. Returns False
+        while that turn runs, because a turn is recorded at its end. Any thread.
         """
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
@@ -183,7 +181,9 @@ class TurnLog:
         return self._known(owner, name).last_words or None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
-        """Returns the user messages of the last prompt, or an empty UserMessages if they are not known."""
+        """Returns where the user messages begin in the session's last prompt, or an empty UserMessages if this is not
+        known.
+        """
         return self._known(owner, name).by_user
 
     def _known(self, owner: int, name: str) -> SessionTurns:

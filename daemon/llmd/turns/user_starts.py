@@ -1,4 +1,6 @@
-"""Finds the token at which each message of the user begins in a prompt, for turn:N of `fork`. Pure."""
+"""Finds the token at which each user message begins in a prompt, so that a fork can end before such a message (turn:N).
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,23 @@ from ..core import limits
 @dataclass(frozen=True, slots=True)
 class UserMessages:
     n: int = 0
+    """Number of user messages in the prompt."""
     starts: Mapping[int, int] = field(default_factory=dict)
-    """For each user message whose beginning is known: the message's number, from 1, and the number of tokens before the
-    message.
+    """For each user message whose beginning is known, the number of tokens before it. The keys count user messages
+    from 1.
     """
 
 
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
-    """Maps the numbers of user messages to the numbers of tokens before them. `boundaries` are those of
-    llm_chat_render: the beginnings of the last few user messages, then the end of the prompt.
+    """Returns a map from the number of a user message, counted from 1, to the number of tokens before it. `roles` are
+    the roles of all messages. `boundaries` come from llm_chat_render, each as a number of tokens: the end of the system
+    messages, the beginnings of the last few user messages, the end of the prompt.
 
-    libllm leaves out boundaries that the template does not allow, and does not report which. If boundaries are missing,
-    the result is empty, with one exception: `after` is the index of the message after which the prompt begins, so if
-    the next message is the user's, its beginning is 0.
+    If `after` is not -1, the prompt has only the messages after the message with this index.
+
+    libllm leaves out a boundary if the conversation up to there, rendered alone, is not a prefix of the whole prompt.
+    It does not report which boundaries it has left out, so if one is missing, the result is empty. There is one
+    exception: if `after` is not -1, and the first message after it is the user's, this message begins at token 0.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]
