@@ -311,7 +311,7 @@ def test_another_version_is_a_warning(daemon: FakeDaemon, verb: str, capsys: pyt
     serve_status(daemon, {"status": "ready", "model": "tiny"}, version="9.9.9")
     assert run(daemon, verb) == EXIT_OK
     said = capsys.readouterr()
-    assert "9.9.9" in said.out and "warning: this is llmctl 0.1.0, the daemon is llmd 9.9.9" in said.err
+    assert "9.9.9" in said.out and "warning: llmctl has version 0.1.0, but llmd has version 9.9.9" in said.err
 
 
 # --- resident tokens -------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def test_a_closed_standard_input(daemon: FakeDaemon, verb: str) -> None:
     done = run(daemon, verb, "<&-")
     expected = ["llmctl: standard input cannot be read: it is closed"] if verb.startswith("chat") else []
     assert done.returncode == (EXIT_STREAM if expected else EXIT_OK)
-    assert [line for line in lines_of(done.stderr) if "this is llmctl" not in line] == expected
+    assert [line for line in lines_of(done.stderr) if "llmctl has version" not in line] == expected
 
 
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])

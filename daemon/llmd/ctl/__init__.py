@@ -1,1 +1,3 @@
-"""llmctl: the command line of a running llmd. One file per verb group over one client class."""
+"""llmctl: the program that inspects and controls a running llmd from the command line. Each group of verbs has a file,
+and client.py sends their requests.
+"""

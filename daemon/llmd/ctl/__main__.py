@@ -1,5 +1,5 @@
-"""The program `llmctl`: parses the command line, runs a verb, and turns every failure into a sentence and an exit
-status.
+"""The program `llmctl`: parses the command line, runs the verb on it (such as `status`), and turns every failure into a
+sentence and an exit status.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ELSEWHERE = {
     "stop": "sessions close ID", "rm": "sessions close ID",
     "pull": "models: llmd serves one model, which its option --model sets",
 }  # fmt: skip
-"""Verbs of Ollama and Docker, with the verb or option of llmd that does the same."""
+"""For each of these verbs of Ollama and Docker: the verb of llmctl, or the option of llmd, that does the same."""
 
 
 class VerbParser(argparse.ArgumentParser):
-    """A parser whose error names an unknown option and the most similar known option. argparse alone would skip the
-    unknown option and take its value for another argument, such as the verb.
+    """A parser whose error names an unknown option and the most similar known one. argparse alone would skip the
+    unknown option, take the option's value for another argument, such as the verb, and report an error about that.
     """
 
     _words: Sequence[str] = ()
@@ -53,7 +53,9 @@ class VerbParser(argparse.ArgumentParser):
         return options, strange
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Raises an error for an unknown verb that names the most similar verb. argparse alone would list all verbs."""
+        """Reports an error if the verb is unknown. The error suggests the most similar verb. argparse's own error would
+        list all verbs.
+        """
         choices = list(action.choices or ())
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
             elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
@@ -66,7 +68,7 @@ class VerbParser(argparse.ArgumentParser):
         super().error(self._about([strange]) if strange else message)
 
     def _strange(self) -> str | None:
-        """Returns the first unknown option, unless another argument comes before it."""
+        """Returns the first unknown option on the command line, unless a verb or another argument comes before it."""
         is_value = False
         for word in self._words:
             if is_value:
@@ -86,8 +88,9 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
-    """Returns a parser with the options that can come before or after the verb. Only the outer parser sets the
-    defaults. Otherwise a default of the verb's parser would overwrite an option that comes before the verb.
+    """Returns a parser with the options that can come before or after the verb. Only the parser of the whole command
+    line sets defaults for them (`defaults`). If the parser of the verb set defaults, too, they would overwrite an
+    option that comes before the verb.
     """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")
@@ -144,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         output.prepare()
         return run(parsed(arguments))
-    except BrokenPipeError:  # the reader of the output has closed the pipe
+    except BrokenPipeError:  # the program that reads the output has closed the pipe
         return EXIT_PIPE_CLOSED
     except output.StreamFailed as error:
         output.remark(f"llmctl: {error}")

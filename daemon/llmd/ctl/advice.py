@@ -1,4 +1,4 @@
-"""Advice for the user if no daemon answers."""
+"""Error messages, with advice for the user, if no daemon answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUSY = """\
 wait longer:          llmctl --timeout SECONDS
 read shared memory:   llmctl sessions show ID --tokens"""
 OTHER = "use its own llmctl:   the llmctl that is installed next to this llmd"
-ROOT = "run as its user:      sudo llmctl"
+ROOT = "run as llmd's user:   sudo llmctl"
 CRASHED = "read its log:         journalctl -u llmd -e"
 WAIT = "see its progress:     journalctl -u llmd -e, or the terminal in which llmd was started"
 HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
@@ -38,7 +38,7 @@ SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/l
 
 
 def advice(absent: DaemonAbsent) -> str:
-    """Returns a sentence about the error, and lines that say what the user can try."""
+    """Returns a sentence that says why no daemon answered, and lines that say what the user can try."""
     lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")
@@ -51,8 +51,8 @@ def advice(absent: DaemonAbsent) -> str:
 
 
 def permissions(path: str) -> str:
-    """Returns the mode, owner and group of the socket. If this user cannot see the socket, returns those of the nearest
-    directory above it that the user can see.
+    """Returns the mode, owner and group of the socket. If this user may not see the socket, returns the mode, owner and
+    group of the nearest directory above it that the user may see.
     """
     for path_or_parent in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         try:
@@ -64,7 +64,7 @@ def permissions(path: str) -> str:
 
 
 def others(path: str) -> list[str]:
-    """Returns the sockets at the usual paths, except the socket of `path`."""
+    """Returns the sockets that exist at the usual paths of llmd, except the one at `path`."""
     run = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.geteuid()}")
     found = {path_or_parent for pattern in SOCKET_PATTERNS for path_or_parent in glob.glob(pattern.format(run=run))}
     return sorted(found - {path})

@@ -1,8 +1,8 @@
-"""llmctl chat: a conversation in the terminal.
+"""llmctl chat: a conversation with the model in the terminal.
 
-llmctl keeps the conversation and sends the whole conversation with every turn. The daemon prefills only the new part.
-After each answer, llmctl shows how many tokens were prefilled and reused. The conversation of a named session stays for
-later runs of llmctl, until the session is reset or closed.
+llmctl keeps the conversation, and sends all of it with every message of the user. The daemon prefills only the part
+that its session does not have yet. After each answer, llmctl shows how many tokens were prefilled and reused. If the
+session was named with --session, later runs of llmctl continue the conversation, until the session is reset or closed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ COMMANDS = """\
 /session ID     continue another session
 /help           list these commands
 /quit           end the chat, as Ctrl-D does
-Ctrl-C stops an answer. Type \\ at the end of a line to continue the message in the next line."""
+Ctrl-C stops an answer. End a line with \\ to continue your message in the next line."""
 
 EPILOG = f"""\
 llmctl shows the model's reasoning dimmed, on standard error; reasoning is not part of the conversation.
-Without --session, the chat has a new session and closes it at the end. With --session, the chat continues the last chat
-of that session, until you reset or close the session; if llmd has lost the session, the next turn prefills it again.
-With --session, llmctl also keeps the lines that you type for the arrow keys of later chats.
-If standard input is not a terminal, each line is one turn.
+Without --session, the chat opens a new session, and closes this session at the end. With --session, the chat continues
+the earlier chat of that session, until you reset or close the session. If llmd has lost the state of the session, your
+next message takes longer, because llmd processes the whole conversation again. With --session, llmctl also remembers
+the lines that you type, and the arrow keys show them in later chats.
+If standard input is not a terminal, each of its lines is one message.
 
 In the chat:
 {COMMANDS}
@@ -64,7 +65,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Terminal:
-    """Reads turns and slash commands from standard input, and writes the answers."""
+    """Reads messages and slash commands from standard input, and writes the answers of the model."""
 
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
@@ -81,7 +82,7 @@ class Terminal:
                 self._answer(line)
 
     def _session_line(self) -> str:
-        """Returns the name of the current session, and the number of turns in its conversation."""
+        """Returns a text with the name of the current session and the number of turns in its conversation."""
         n = self._conversation.n_turns
         return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
@@ -91,7 +92,7 @@ class Terminal:
                 self._command(line)
             else:
                 self._turn(line)
-        except KeyboardInterrupt:  # Ctrl-C after an answer, before the next prompt
+        except KeyboardInterrupt:  # Ctrl-C was pressed after an answer, before the next prompt
             if not self._interactive:
                 raise
         except (DaemonAbsent, DaemonRefused) as error:
@@ -100,8 +101,8 @@ class Terminal:
             self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else _refusal(error))
 
     def _read(self) -> str | None:
-        """Returns the next turn, with its continuation lines joined. Returns None at the end of input, and "" if Ctrl-C
-        was pressed.
+        """Returns the next message or command. A line that ends with a backslash continues in the next line. Returns
+        None at the end of input, and "" if Ctrl-C was pressed.
         """
         lines: list[str] = []
         while True:
@@ -129,7 +130,7 @@ class Terminal:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
-            raise KeyboardInterrupt  # without a terminal, Ctrl-C ends the program
+            raise KeyboardInterrupt  # if input is not typed, Ctrl-C ends the program
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
@@ -160,16 +161,17 @@ def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
-    if not session_key.is_valid(name):  # checked before the user types a message
+    if not session_key.is_valid(name):  # checked now, before the user has typed a message in vain
         context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in values.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # even if the parent process ignores SIGINT
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if the program that started llmctl ignores SIGINT
     for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that the session is closed below
+        # sys.exit runs the code below, which closes the session.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         Terminal(context, conversation).run()
     finally:
@@ -182,18 +184,20 @@ def run(context: Context) -> int | None:
 
 
 def _refusal(refused: DaemonRefused) -> str:
-    """Returns the sentence of the daemon's error. If the context is full, adds advice for a chat."""
+    """Returns the message of an error that the daemon has returned. If the context is full, adds what the user can do
+    in the chat.
+    """
     return f"{refused} /reset starts a new conversation." if refused.code == "context_length_exceeded" else str(refused)
 
 
 def _note(note: str) -> None:
-    """Writes a note to standard error, so that standard output has only answers."""
+    """Writes a note to standard error, so that standard output contains only answers."""
     output.remark(text.dim(f"[{note}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:
-    """Enables line editing, and loads the lines that the user typed in earlier chats. Returns a function that saves
-    these lines and the lines of this chat.
+    """Enables line editing, and loads the lines that the user typed in earlier chats. Returns a function that saves the
+    lines of the earlier chats and of this chat.
     """
     import readline
 

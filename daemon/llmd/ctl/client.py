@@ -1,5 +1,5 @@
-"""A client of llmd over the unix socket. It sends requests, and decodes answers, errors and server-sent events. It
-prints nothing, and makes no decisions.
+"""A client of llmd over the unix socket. Sends requests, and decodes answers, errors and server-sent events. Prints
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVENT_BYTES_MAX = 16 << 20
 
 
 class DaemonAbsent(Exception):
-    """No daemon answered. `reason` is a key of advice.SENTENCES."""
+    """Raised if no daemon answered completely. `reason` says why; it is a key of advice.SENTENCES."""
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -34,8 +34,8 @@ class DaemonAbsent(Exception):
 
 
 class DaemonRefused(Exception):
-    """The daemon answered with an error. `status` is the HTTP status (200 for an error in a stream), and `error` the
-    error object.
+    """Raised if the daemon answered with an error. `status` is the HTTP status, which is 200 if the error is an event
+    of a stream. `error` is the error object of the answer.
     """
 
     def __init__(self, status: int, error: Json, retry_after: str | None = None) -> None:
@@ -46,8 +46,8 @@ class DaemonRefused(Exception):
         self.retry_after = retry_after
 
 
-# Reasons of DaemonAbsent by the type of an exception. The first match counts. Any other exception means "unreachable"
-# before the connection exists, and "gone" afterwards.
+# The reason of DaemonAbsent for each type of exception. The first type that matches counts. If none matches, the reason
+# is "unreachable" before the connection exists, and "gone" afterwards.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (FileNotFoundError, "missing"),
     (NotADirectoryError, "missing"),
@@ -77,23 +77,23 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Client:
-    """Sends each request over a connection of its own. Reusing connections would save little, because verbs are rare. A
-    canceled answer ends with its connection.
+    """Sends requests to the daemon, each over a new connection. Reusing a connection would save little, because llmctl
+    sends few requests. To cancel an answer, its connection is closed.
     """
 
     def __init__(self, socket_path: str, timeout_s: float | None, stream_timeout_s: float | None = None) -> None:
         self.socket_path = socket_path
         self.timeout_s = timeout_s
         self.stream_timeout_s = stream_timeout_s
-        """Maximum time in seconds without output, for streams and for requests that move a session's state. None if
-        there is no limit.
+        """Maximum time in seconds to wait for output of llmd, for streams and for requests that move a session's state.
+        None if there is no limit.
         """
 
     def health(self) -> Json:
         return self._look("/health")[1]
 
     def ready(self) -> tuple[int, Json]:
-        """Returns the HTTP status and the readiness."""
+        """Returns the HTTP status of /ready, and its answer."""
         return self._look("/ready")
 
     def metrics(self) -> dict[str, float]:
@@ -147,7 +147,7 @@ class Client:
         return self._ask("GET", _session_path(name, "/explain", owner))
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
-        """Yields the chunks of a streamed chat completion. Closing the generator cancels the generation."""
+        """Yields the chunks of a streamed chat completion. To cancel the completion, close the generator."""
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
@@ -161,15 +161,15 @@ class Client:
             return exchange.json()
 
     def _look(self, path: str) -> tuple[int, Json]:
-        """Returns the HTTP status and the answer. Status 503 is not an error here, because its answer says why llmd is
-        not ready.
+        """Returns the HTTP status and the answer of a path that reports on llmd. Status 503 raises no error, because
+        its answer says why llmd is not ready.
         """
         with _Exchange(self, "GET", path, tolerate=(503,), timeout_s=self.timeout_s) as exchange:
             return exchange.status, exchange.json()
 
 
 class _Exchange:
-    """A request and its answer. Every failure of the connection raises DaemonAbsent."""
+    """One request and its answer. If the connection fails in any way, raises DaemonAbsent."""
 
     def __init__(
         self,
@@ -214,7 +214,8 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # the answer has the reason
+            # If llmd has refused the request before receiving all of it, the answer says why.
+            with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -231,8 +232,8 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Yields the data of the stream's events, up to [DONE]. Skips comments, which only keep the connection
-        alive.
+        """Yields the data of each event of a stream, until the event [DONE]. Skips comments, which only keep the
+        connection alive.
         """
         while line := self._line():
             if not line.startswith(b"data:"):
@@ -279,8 +280,8 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """Returns the reason why the socket refused a connection. A daemon that is starting can have created the socket
-    already, before it accepts connections.
+    """Returns the reason of DaemonAbsent if the socket refused a connection. A daemon that is starting creates the
+    socket before it accepts connections.
     """
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
@@ -291,7 +292,7 @@ def _why_refused(socket_path: str) -> str:
 
 
 def is_daemon_alive(socket_path: str) -> bool:
-    """Returns whether a daemon holds the lock of the file next to the socket. A daemon holds this lock until it
+    """Returns whether a daemon uses this socket. A daemon holds a lock on the file next to its socket, until the daemon
     ends.
     """
     try:
@@ -305,7 +306,9 @@ def is_daemon_alive(socket_path: str) -> bool:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Returns the values in Prometheus text, by name with labels. Skips lines that are not samples."""
+    """Returns the values in a text of Prometheus metrics. A key is the name of a metric with its labels. Skips lines
+    that have no value.
+    """
     found = {}
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")

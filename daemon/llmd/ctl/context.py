@@ -1,4 +1,4 @@
-"""The context of a verb: the client of the daemon, the options, and functions that print."""
+"""What each verb gets: a client of the daemon, the options of the command line, and functions that print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmd.ctl.text import printable
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
-EXIT_USAGE = 2  # argparse uses this status
+EXIT_USAGE = 2  # the status that argparse uses
 EXIT_ABSENT = 3
 EXIT_NOT_FOUND = 4
 EXIT_STREAM = 5
@@ -30,12 +30,12 @@ class Context:
     json: bool
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """Prints the answer as JSON if --json is set, otherwise the text that `text` returns."""
+        """Prints an answer of the daemon: `raw` as JSON if --json is set, otherwise the text that `text` returns."""
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """Returns the text. Raises DaemonAbsent if the answer does not have the form of llmd's answers, because it then
-        comes from another server.
+        """Returns the result of `text`. If `text` fails because the answer does not have the form of llmd's answers,
+        raises DaemonAbsent: another server must have sent it.
         """
         try:
             return text()
@@ -47,8 +47,8 @@ class Context:
 
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:
-    """Runs `act` on the session whose id is the verb's argument. If there is no such session, runs `act` on the only
-    session whose id begins with the argument.
+    """Calls `act` with the id that was given to the verb. If no session has this id, but exactly one session has an id
+    that begins with it, calls `act` with the id of that session.
     """
     id_or_prefix: str = context.options.id
     try:
@@ -81,8 +81,9 @@ def add_verb(
     more: str = "",
     epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """Adds a verb. `help` is the verb's line in lists of verbs; the verb's description is `help` followed by `more`.
-    `run` returns the exit status, or None for EXIT_OK.
+    """Adds a verb to the command line, and returns its parser. `help` describes the verb in lists of verbs. The verb's
+    own --help shows `help`, `more` and `epilog`. `run` executes the verb and returns the exit status, or None for
+    EXIT_OK.
     """
     parser = verbs.add_parser(
         name,
@@ -97,8 +98,10 @@ def add_verb(
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that name the session on which a verb works."""
+    """Adds the arguments ID and --owner, which name the session on which a verb works."""
     parser.add_argument("id", metavar="ID", help="id of the session")
     parser.add_argument(
-        "--owner", metavar="NAME", help="owner of the session, if several owners have this id: a name or a number"
+        "--owner",
+        metavar="NAME",
+        help="name or number of the session's owner, if several owners have a session with this id",
     )

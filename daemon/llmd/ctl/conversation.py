@@ -1,4 +1,6 @@
-"""The conversations of `llmctl chat`, one for each session. Every turn sends the whole conversation."""
+"""The conversations of `llmctl chat`, one for each session. Each message of the user is sent with the whole
+conversation before it.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,21 @@ from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 T = TypeVar("T")
 PROGRAM = "llmctl"
 OWN = 0
-"""The owner of requests over the unix socket."""
+"""The owner number of requests over the unix socket."""
 
 
 class Display:
-    """Writes an answer to standard output while the answer arrives.
+    """Writes an answer to standard output while it arrives.
 
-    Reasoning and the progress of a long prompt are written to standard error, dimmed, so that standard output has only
-    answers.
+    The reasoning and the progress of a long prompt are written to standard error, dimmed, so that standard output
+    contains only answers.
     """
 
     def __init__(self, *, hides_thinking: bool) -> None:
         self._hides_thinking = hides_thinking
         self._on_line = ""
-        """Kind of the last output in the cursor's line: progress, reasoning or text. "" if the line is empty."""
+        """Kind of the output in the line in which the cursor is: progress, reasoning or text. "" if that line is empty.
+        """
 
     def text(self, added: str) -> None:
         self._begin("text")
@@ -46,7 +49,7 @@ class Display:
             self._on_line = "progress"
 
     def end(self) -> None:
-        """Ends the answer, so that the next output begins on a new line."""
+        """Ends the output of an answer, so that the next output begins on a new line."""
         self._begin("")
 
     def _begin(self, kind: str) -> None:
@@ -61,7 +64,7 @@ class Display:
 
 @dataclass
 class ChatTurn:
-    """The part of an answer that has arrived so far."""
+    """One turn of a chat: the part of its answer that has arrived so far."""
 
     reply: str = ""
     reasoning: str = ""
@@ -91,11 +94,11 @@ class ChatTurn:
 
     @property
     def is_cut_without_answer(self) -> bool:
-        """Whether the length limit ended the answer before it had text, for example during the reasoning."""
+        """True if the limit on tokens ended the answer before it had any text, for example during the reasoning."""
         return self.finish_reason == "length" and not self.reply.strip()
 
     def summary(self) -> str:
-        """Returns for example "3 new tokens, 412 reused (exact_prefix), 57 generated"."""
+        """Returns a summary such as "3 new tokens, 412 reused (exact_prefix), 57 generated"."""
         reused = self.session.get("reused_prompt_tokens", 0)
         new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
         reason = self.session.get("session_reset_reason") or "unknown"
@@ -109,10 +112,10 @@ class ChatTurn:
 
 
 class Conversation:
-    """The conversations of this program's sessions, and the name of the current session.
+    """The conversation of each session that this run of llmctl chat has used, and the name of the current session.
 
-    If `own` is true, the first session is closed when this program ends. `note` is called with a sentence for the user
-    if a session was reset, moved or lost.
+    If `own` is true, `name` is a session that only this run uses, so its conversation is not stored. `note` is called
+    with a sentence for the user, for example if a session was reset.
     """
 
     def __init__(
@@ -138,10 +141,11 @@ class Conversation:
         return conversation_files.n_turns(self.messages)
 
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
-        """Sends one question.
+        """Sends one message of the user and returns the turn.
 
-        After Ctrl-C, the conversation keeps the text that has arrived so far, which is also the text that the session
-        holds. If the length limit ends the answer before it has text, the conversation keeps the question.
+        After Ctrl-C, the conversation keeps the part of the answer that has arrived so far, because the session holds
+        that part, too. If the limit on tokens ends the answer before it has text, the conversation keeps only the
+        question.
         """
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
@@ -176,11 +180,11 @@ class Conversation:
         self._on_disk(lambda: conversation_files.forget(self.client.socket_path, self.name))
         self._messages.pop(self.name, None)
 
-    # --- between two runs --------------------------------------------------------------------------------------------
+    # --- conversations of earlier runs -------------------------------------------------------------------------------
 
     def _earlier(self) -> list[Json]:
-        """Returns the messages of earlier chats in this session. If --system is set, that system message replaces the
-        earlier system message.
+        """Returns the messages of earlier chats in this session. If --system is set, its text replaces the earlier
+        system message.
         """
         messages: list[Json] = []
         if self.name != self._own:
@@ -195,8 +199,8 @@ class Conversation:
         return messages
 
     def _unless_reset(self, messages: list[Json]) -> list[Json]:
-        """Returns the messages, or an empty list if the session was reset. If the daemon has lost the session's tokens,
-        the next turn prefills the messages again.
+        """Returns the messages of earlier chats, or an empty list if the session was reset since then. If the daemon
+        has lost the session's tokens, only tells the user, because the next turn prefills the messages again.
         """
         session = self._session()
         if session is not None and _was_reset(session):
@@ -210,8 +214,8 @@ class Conversation:
         return messages
 
     def _note_foreign(self) -> None:
-        """Tells the user if another client uses the session, because this chat then starts another conversation in the
-        session, and uses one of the session's few branches.
+        """Tells the user if another client uses the session. This chat then starts a second conversation in that
+        session, which occupies one of the session's few branches.
         """
         session = self._session() or {}
         client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
@@ -228,7 +232,7 @@ class Conversation:
         except DaemonRefused as error:
             if error.status == 404:
                 return None
-            if error.status == 409:  # only other owners have a session with this id
+            if error.status == 409:  # several owners have a session with this id
                 return {"tokens": 1}
             raise
 
@@ -240,8 +244,8 @@ class Conversation:
             self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
-        """Calls `act` and returns its result. If reading or writing a file fails, tells the user and returns None, so
-        that the chat continues.
+        """Calls `act`, which reads or writes a file, and returns its result. If `act` fails, tells the user and returns
+        None, so that the chat continues.
         """
         try:
             return act()
@@ -256,7 +260,7 @@ class Conversation:
 
 
 def _was_reset(session: Json) -> bool:
-    """Returns whether the session was reset: it has had requests, but it has no tokens now, not even tokens whose state
-    was lost.
+    """Returns whether a client has reset the session: the session has had requests, but has no tokens now. (If only its
+    state had been lost, it would still have tokens.)
     """
     return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))

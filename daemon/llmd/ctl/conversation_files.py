@@ -1,11 +1,11 @@
-"""Files with the conversations of named sessions, which llmctl keeps between its runs.
+"""Reads and writes the files in which llmctl keeps the conversations of named sessions between its runs.
 
-Each session has a file, and so does each label of a saved session. Only the user can read the files. A conversation is
-the user's own text and must not be lost, although the daemon's state is a cache that may be lost. So only reset and
-close delete a conversation. An operation that would replace a conversation by a different one (another llmctl in the
-same session, a load, a fork, a reset by another client) first renames the old file to a name that ends in
-.previous-N.json. A new file is written under another name, synced, and then renamed. If this fails, the old file stays,
-and DiskFailed is raised.
+Each session has a file, and so does each saved session, under its label. Only the user can read the files. A
+conversation is the user's own text and must not be lost. (The daemon's state, in contrast, is a cache that may be
+lost.) So only reset and close delete a conversation. If another conversation would replace it (written by another
+llmctl in the same session, or after a load, a fork or a reset by another client), the old file is first renamed to a
+name that ends in .previous-N.json. A new file is written under another name, synced, and then renamed. If writing
+fails, the old file stays, and DiskFailed is raised.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pathlib import Path
 from llmd.ctl.client import Json
 
 PREVIOUS_MAX = 16
-"""Maximum number of renamed files of one session. Beyond it, the oldest files are deleted."""
+"""Maximum number of renamed files (.previous-N.json) of one session. If there are more, the oldest are deleted."""
 
 
 class DiskFailed(Exception):
-    """A file could not be read or written. The message is a sentence for the user."""
+    """Raised if a file could not be read or written. The message is a sentence for the user."""
 
 
 def directory() -> Path:
-    """Returns the directory for conversations and for typed lines."""
+    """Returns the directory in which llmctl keeps conversations and typed lines."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "llmd"
 
@@ -38,7 +38,9 @@ def directory() -> Path:
 
 
 def load(socket_path: str, session: str) -> list[Json]:
-    """Returns the messages of a session, the oldest first, or an empty list if the session has no file."""
+    """Returns the messages of a session, the oldest first, or an empty list if the session has no file. If the file is
+    damaged, renames it and raises DiskFailed.
+    """
     path = _path(socket_path, session)
     with _reporting("read"):
         try:
@@ -50,8 +52,8 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """Writes the messages to the session's file. If the new messages do not continue the old messages in the file,
-    because another program wrote them, the old file is renamed and its new name returned.
+    """Writes all messages of the session's conversation to its file. If the file has another conversation, which these
+    messages do not continue, renames the old file before, and returns its new name.
     """
     with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
@@ -65,7 +67,7 @@ def set_aside(socket_path: str, session: str) -> Path | None:
 def forget(socket_path: str, session: str) -> None:
     path = _path(socket_path, session)
     with _reporting("remove"):
-        if path.exists():  # locking would create a directory, and the home directory can be read-only
+        if path.exists():  # _locked creates the directory, which fails if the home directory is read-only
             with _locked():
                 path.unlink(missing_ok=True)
 
@@ -77,8 +79,8 @@ def rename(socket_path: str, session: str, new: str) -> Path | None:
 
 
 def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
-    """Copies the first `n_turns` turns of a conversation, or all turns, to the session `new`. If the file of `new` was
-    renamed, returns its new name.
+    """Copies the first `n_turns` turns of a conversation, or all turns, to the session `new`. If `new` has another
+    conversation, renames that conversation's file before, and returns its new name.
     """
     return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
@@ -95,13 +97,14 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
-    """Copies the conversation of a saved session to a session. If the saved session has no conversation, the file of
-    the session is renamed, because the conversation does not belong to the state that was loaded.
+    """Copies the conversation of the saved session `label` to `session`. If the saved session has no conversation,
+    renames the file of `session`, because its conversation does not belong to the state that was loaded. Returns the
+    new name of a renamed file.
     """
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- reading and writing files ---------------------------------------------------------------------------------------
 
 
 def _path(socket_path: str, name: str, kind: str = "") -> Path:
@@ -121,8 +124,8 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Holds the lock, so that only one llmctl at a time changes files. A change takes milliseconds. Reading needs no
-    lock, because a new file is complete before it gets its name.
+    """Holds a lock while the block runs, so that only one llmctl at a time changes files. A change takes milliseconds.
+    Reading needs no lock, because a new file is complete before it gets its final name.
     """
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -132,8 +135,8 @@ def _locked() -> Iterator[None]:
 
 
 def _read(path: Path) -> list[Json]:
-    """Returns the messages in a file, or an empty list if the file does not exist. Raises ValueError if llmctl cannot
-    have written the file.
+    """Returns the messages in a file, or an empty list if the file does not exist. Raises ValueError if the file does
+    not have the form that llmctl writes.
     """
     try:
         found = json.loads(path.read_bytes())
@@ -145,7 +148,7 @@ def _read(path: Path) -> list[Json]:
 
 
 def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
-    partial = path.with_name(f"{path.stem}.partial")  # only the holder of the lock uses this name
+    partial = path.with_name(f"{path.stem}.partial")  # only the holder of the lock writes this file
     content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
     try:
         partial.unlink(missing_ok=True)
@@ -174,7 +177,7 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
     with _reporting("copy"):
         try:
             messages = _read(source)
-        except ValueError:  # `load` reports the damaged file
+        except ValueError:  # treated as empty; `load` reports that the file is damaged
             messages = []
         messages = messages[: _end_of(messages, n_turns)]
         if not messages and not target.exists():
@@ -184,14 +187,14 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
 
 
 def _end_of(messages: list[Json], n_turns: int | None) -> int:
-    """Returns the number of messages in the first `n_turns` turns, or in all turns."""
+    """Returns how many messages the first `n_turns` turns have, or all turns if `n_turns` is None."""
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     return len(messages) if n_turns is None or n_turns >= len(users) else users[n_turns] if n_turns else 0
 
 
 def _begins(path: Path, messages: list[Json]) -> bool:
-    """Returns whether these messages begin with all messages in the file. System messages do not count, because each
-    chat can set another system message.
+    """Returns whether `messages` begins with all messages in the file at `path`. System messages are not compared,
+    because each chat can set another system message.
     """
     try:
         old, new = _without_system(_read(path)), _without_system(messages)
@@ -205,8 +208,9 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Renames the file to the next .previous-N.json, and returns its new name. Deletes earlier renamed files whose
-    conversation this file continues, and the oldest files beyond PREVIOUS_MAX.
+    """Renames the file to .previous-N.json with the next free N, and returns its new name. Then deletes files that were
+    renamed earlier: those that have only the beginning of this conversation, and the oldest if there are more than
+    PREVIOUS_MAX.
     """
     pattern = f"{path.stem}.previous-[0-9]*.json"
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}

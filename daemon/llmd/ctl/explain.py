@@ -1,4 +1,6 @@
-"""llmctl sessions explain: prints a paragraph about each of the last turns of a session."""
+"""llmctl sessions explain: prints a paragraph about each of the last turns of a session, with the tokens that it
+reused.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from llmd.ctl.client import Json
 from llmd.ctl.context import Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
-Each turn shows how many tokens of its prompt were reused, and why no more. If the prompt diverged from the session, the
-turn shows the text of both from that point on. The text of the session is shown only if it is certain. llmd knows only
-turns since its start.
+For each turn, llmctl shows how many tokens of the prompt were reused, and why not more. If the prompt differs from the
+session, llmctl shows the text of both from the first different token on. The session's text is shown only if llmd knows
+it for certain. llmd remembers only turns since its start.
 """
 INDENT = "    "
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    help = "show the last turns of a session: which tokens were reused, and why no more"
+    help = "show which tokens each of the last turns of a session reused, and why not more"
     add_id(add_verb(actions, shared, "explain", run, help, epilog=EPILOG))
 
 
@@ -57,8 +59,9 @@ def counts(turn: Json) -> str:
 
 
 def divergence(point: Json) -> list[str]:
-    """Returns lines with the text before the point of divergence, the session's text after it, and the prompt's text
-    after it. If the texts after it are equal, the token ids are shown, too.
+    """Returns lines about the point at which the prompt differs from the session: the text before this point, and after
+    it the text of the session and the text of the prompt. If the two texts after it look the same, the lines also show
+    the token ids.
     """
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")
@@ -71,13 +74,13 @@ def divergence(point: Json) -> list[str]:
 
 
 def _read_the_same(resident: str, prompt: str) -> bool:
-    """Returns whether both texts are equal up to the end of the shorter text. Both texts have the same number of
-    tokens, but can have different lengths.
+    """Returns whether both texts are equal up to the end of the shorter one. They have the same number of tokens, but
+    can have different lengths.
     """
     n = min(len(resident), len(prompt))
     return n > 0 and resident[:n] == prompt[:n]
 
 
 def quoted(value: str) -> str:
-    """Quotes a text on one line. Escapes line ends and control characters."""
+    """Returns a text in quotes on one line. Line ends and control characters are escaped."""
     return '"' + text.printable(value.replace("\n", "\\n").replace("\t", "\\t")) + '"'

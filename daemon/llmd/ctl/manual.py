@@ -1,4 +1,4 @@
-"""The texts of llmctl's --help and man page, except the texts about verbs."""
+"""The texts of llmctl's --help and man page, except the help of each verb."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ DESCRIPTION = "Inspects and controls a running llmd over its unix socket."
 EXAMPLES = Section(
     "examples",
     (
-        ("llmctl status", "show whether llmd runs and is ready, and its totals"),
+        ("llmctl status", "show whether llmd runs and is ready, and what it has done since its start"),
         ("llmctl chat --session work", "chat with the model; Ctrl-C stops an answer, Ctrl-D ends the chat"),
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
-        ("llmctl sessions explain work", "show the last turns of a session: which tokens were reused, and why no more"),
+        (
+            "llmctl sessions explain work",
+            "show which tokens each of the last turns of a session reused, and why not more",
+        ),
         ("llmctl sessions show work --tokens", "show the exact tokens of a session, even while llmd is busy"),
         ("llmctl --json sessions list | jq .", "put --json, --socket and --timeout before or after the verb"),
         ("llmctl help sessions fork", "show the help of one verb, with examples"),
@@ -32,14 +35,14 @@ EXIT_STATUSES = Section(
         (str(context.EXIT_NOT_FOUND), "the session or saved session does not exist"),
         (str(context.EXIT_STREAM), "standard input or output failed"),
         (str(context.EXIT_INTERRUPTED), "a signal interrupted llmctl"),
-        (str(context.EXIT_PIPE_CLOSED), "the reader of the output closed it"),
+        (str(context.EXIT_PIPE_CLOSED), "the program that reads the output of llmctl closed the pipe"),
     ),
 )
 
 ENVIRONMENT = Section(
     "environment",
     (
-        ("LLMD_SOCKET", "the unix socket of llmd, unless --socket is set"),
+        ("LLMD_SOCKET", "path of llmd's unix socket, unless --socket is set"),
         ("XDG_RUNTIME_DIR", "directory of the default socket, llmd/llmd.sock"),
         ("XDG_STATE_HOME", "directory for conversations, instead of ~/.local/state"),
         ("NO_COLOR", "if set, llmctl does not dim notes"),

@@ -1,7 +1,8 @@
-"""The three standard streams of llmctl. If standard input or output fails, llmctl ends with a sentence and an exit
-status.
+"""Reads and writes the three standard streams of llmctl. If standard input or output fails, llmctl prints why and ends
+with EXIT_STREAM.
 
-Answers are written to standard output. Remarks are written to standard error; if that fails, the remark is lost.
+Answers are written to standard output. Remarks, such as errors, are written to standard error. If that fails, the
+remark is lost.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ CLOSED = "it is closed"
 
 
 class StreamFailed(Exception):
-    """Standard output cannot be written, or standard input cannot be read."""
+    """Raised if standard output cannot be written, or standard input cannot be read."""
 
 
 def prepare() -> None:
-    """Prepares the standard streams. Must be called before anything else is opened. Bytes that cannot be decoded are
-    read as U+FFFD, and characters that cannot be encoded are written as escapes.
+    """Prepares the standard streams. Must be called before any file or socket is opened. Afterwards, bytes that cannot
+    be decoded are read as U+FFFD, and characters that cannot be encoded are written as escapes.
 
-    If the caller has closed a stream, sys.stdin, sys.stdout or sys.stderr is None: print() would then write remarks to
-    standard output, and the next socket would get the descriptor of the stream.
+    If the program that started llmctl has closed a stream, sys.stdin, sys.stdout or sys.stderr is None. Without this
+    function, print() would then write remarks to standard output, and the next socket would get the descriptor of the
+    closed stream.
     """
     is_closed = sys.stdout is None
     for number in range(3):
@@ -46,8 +48,8 @@ def prepare() -> None:
 
 
 def answer(text: str, end: str = "\n") -> None:
-    """Writes text to standard output and flushes. Raises StreamFailed, or BrokenPipeError if the reader has closed the
-    pipe.
+    """Writes text to standard output and flushes. Raises BrokenPipeError if the program that reads the output has
+    closed the pipe, and StreamFailed if writing fails for another reason.
     """
     try:
         sys.stdout.write(text + end)
@@ -62,7 +64,7 @@ def answer(text: str, end: str = "\n") -> None:
 
 def line(prompt: str) -> str:
     """Returns the next line of standard input, without the line end. Raises EOFError at the end of input, or if the
-    terminal is lost.
+    terminal was closed.
     """
     if sys.stdin is None:
         raise StreamFailed(f"standard input cannot be read: {CLOSED}")
@@ -78,20 +80,20 @@ def line(prompt: str) -> str:
 
 
 def finish() -> None:
-    """Flushes the output of argparse."""
+    """Flushes what argparse has printed. Raises an error if that fails."""
     answer("", end="")
     remark("", end="")
 
 
 def as_json(raw: object) -> str:
-    """Returns JSON on one line. The JSON is ASCII unless standard output can encode every character."""
+    """Returns JSON on one line. Escapes characters that are not ASCII, unless standard output is UTF-8."""
     carries_all = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return json.dumps(raw, ensure_ascii=not carries_all)
 
 
 def remark(text: str, end: str = "\n") -> None:
-    """Writes a remark to standard error. If that fails, the remark is lost, but llmctl still ends with the right exit
-    status.
+    """Writes a remark to standard error. If writing fails, only the remark is lost, and llmctl still ends with the
+    right exit status.
     """
     try:
         print(text, end=end, file=sys.stderr, flush=True)
@@ -100,8 +102,8 @@ def remark(text: str, end: str = "\n") -> None:
 
 
 def _silence(number: int) -> None:
-    """Redirects a descriptor to /dev/null. Otherwise output that is still buffered would fail again when the
-    interpreter exits.
+    """Redirects a descriptor to /dev/null. Otherwise writing the output that is still buffered would fail again when
+    the interpreter exits.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, number)

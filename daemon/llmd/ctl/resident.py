@@ -1,5 +1,5 @@
-"""The tokens of a session. They are read from the session table in shared memory, so that no request has to wait for
-the daemon's event loop.
+"""Reads the tokens of a session (llmctl sessions show --tokens) from the session table in shared memory. So no request
+has to wait for the daemon's event loop.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
 
-# Reasons of DaemonAbsent if a session table cannot be opened, by the word of the status.
+# The reason of DaemonAbsent if a session table cannot be opened, by libllm's word for the failure.
 _REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version", "io_error": "segment_forbidden"}
 
 
 class Unreadable(Exception):
-    """libllm, which reads the session table, is not installed with this llmctl."""
+    """Raised if libllm, which reads the session table, is not installed with this llmctl."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Resident:
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:
     try:
-        from llmd.engine import native  # only here, because it loads libllm, which no other verb needs
+        from llmd.engine import native  # imported only here, because it loads libllm, which no other verb needs
     except ImportError as error:
         raise Unreadable(str(error)) from error
     try:
@@ -52,7 +52,8 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except PermissionError as error:
         raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
     if segment_name is None:
-        is_named = bool(segment.names(socket_path))  # a daemon writes the name before it creates the shared memory
+        # The daemon writes the name to its lock file before it creates the shared memory.
+        is_named = bool(segment.names(socket_path))
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
         raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")
     try:
@@ -63,7 +64,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # the most recently used branch first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)
-        message = f"Owners {owners} have a session {name}. Name the owner: --owner NAME."
+        message = f"Several owners have a session {name}: {owners}. Choose one with --owner NAME."
         raise DaemonRefused(409, {"code": "ambiguous_session", "message": message})
     tokens = table.tokens(found[0].entry) if found else None
     if tokens is None:

@@ -33,11 +33,11 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     )
     pin = add_verb(actions, shared, "pin", run_pin, "pin a session, so that llmd never forgets it by itself")
     rename = add_verb(actions, shared, "rename", run_rename, "rename a session")
-    save = add_verb(actions, shared, "save", run_save, "save a session under a name in the state directory")
+    save = add_verb(actions, shared, "save", run_save, "save a copy of a session under a name in the state directory")
     for parser in (reset, close, fork, park, pin, rename, save):
         add_id(parser)
     for parser in (fork, rename):
-        parser.add_argument("new", metavar="NEW", help="new id")
+        parser.add_argument("new", metavar="NEW", help="the new id")
     fork.add_argument(
         "--at",
         metavar="POINT",
@@ -50,7 +50,7 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     load.add_argument("name", metavar="NAME", help="name of the saved session")
     load.add_argument("--as", metavar="ID", dest="id", help="id of the session (default: NAME)")
     for parser in (fork, load):
-        parser.add_argument("--replace", action="store_true", help="replace an existing session with that id")
+        parser.add_argument("--replace", action="store_true", help="if a session with that id exists, replace it")
     load.add_argument(
         "--owner", metavar="NAME", help="owner of the saved session (default: the owner of the unix socket)"
     )
@@ -76,8 +76,8 @@ def run_close(context: Context) -> int:
 
 
 def _forgotten(context: Context, raw: Json, existed: str, done: str) -> int:
-    """Reports whether the session existed. A session that did not exist is not an error for the daemon, but llmctl
-    returns EXIT_NOT_FOUND, because the user may have meant another session.
+    """Reports that a session was reset or closed, and forgets its conversation. For the daemon it is no error if the
+    session did not exist. But llmctl then returns EXIT_NOT_FOUND, because the user may have meant another session.
     """
     name, is_there = context.options.id, raw.get(existed, True)
     _conversation_follows(context, lambda socket_path: conversation_files.forget(socket_path, name))
@@ -96,8 +96,8 @@ def run_fork(context: Context) -> None:
 
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
-    """Copies the conversation up to the point of the fork. If that point is a number of tokens, no turn is copied,
-    because only the daemon could know how many turns these tokens are.
+    """Copies the part of the conversation before the point of the fork. If that point is given as a number of tokens,
+    copies no turn, because llmctl does not know how many turns these tokens are.
     """
     at = options.at
     if at is None:
@@ -110,8 +110,9 @@ def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | 
 
 
 def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -> None:
-    """Makes the same change to the conversation that llmctl keeps. Does nothing for sessions of other owners, because
-    llmctl keeps no conversations of them.
+    """Calls `act` after the daemon has changed a session. `act` makes the same change to the conversation that llmctl
+    keeps of this session. Not called if --owner is set, because llmctl keeps no conversations of sessions of other
+    owners.
     """
     if context.options.owner is None:
         try:
@@ -174,7 +175,7 @@ def register_saved(actions: Verbs, shared: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--owner",
             metavar="NAME",
-            help="owner of the saved sessions (default: for list all owners, for remove your own sessions)",
+            help="owner of the saved sessions (default: list shows those of all owners, remove removes your own)",
         )
 
 

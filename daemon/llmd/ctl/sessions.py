@@ -1,4 +1,4 @@
-"""The verbs llmctl sessions list and show. explain.py and session_verbs.py add the other verbs of llmctl sessions."""
+"""The verbs llmctl sessions list and show. explain.py and session_verbs.py have the other verbs of llmctl sessions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     actions = group.add_subparsers(title="verbs", metavar="VERB")
     add_verb(actions, shared, "list", run_list, "list all sessions, the last used first")
     show = add_verb(actions, shared, "show", run_show, "show one session and its last request", epilog=SHOW_EPILOG)
-    show.add_argument("--tokens", action="store_true", help="show its token ids, read from shared memory")
+    show.add_argument("--tokens", action="store_true", help="show the session's token ids, read from shared memory")
     add_id(show)
     explain.register(actions, shared)
     session_verbs.register(actions, shared)
@@ -66,8 +66,8 @@ def run_show(context: Context) -> None:
 
 
 def owner_number(context: Context) -> int | None:
-    """Returns the owner's number, or None if --owner is not set. If --owner is a name, asks the daemon for the number,
-    because the session table has no names of owners.
+    """Returns the number of the owner in --owner, or None if --owner is not set. If --owner is a name, asks the daemon
+    for the owner's number, because the session table does not contain names of owners.
     """
     owner = context.options.owner
     if owner is None or (owner.isascii() and owner.isdigit()):
@@ -82,14 +82,15 @@ def show_tokens(context: Context, view: resident.Resident) -> None:
 
 
 def overview(raw: Json) -> str:
-    """Returns the table of sessions, and a line about the slots."""
+    """Returns a table of the sessions, and a line about the slots."""
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
         "ID", "STATE", "TOKENS>", "BRANCHES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
         "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
-    for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):  # drops empty columns
+    # Columns that are empty are left out.
+    for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):
         if not any(session.get(name) for session in sessions):
             column = header.index(title)
             header, rows = _without(column, header), [_without(column, row) for row in rows]
@@ -133,21 +134,21 @@ def _row(session: Json) -> list[str]:
 
 
 def owner(session: Json) -> str:
-    """Returns the owner's name, or the owner's number if no key belongs to this owner any more."""
+    """Returns the owner's name, or the owner's number if llmd knows no name."""
     return text.scalar(session.get("owner_name") or session.get("owner", 0))
 
 
 def longest(session: Json) -> int:
-    """Returns the number of tokens of the session's longest branch. The sum over all branches is not shown, because it
-    can exceed the context, which would look like an error.
+    """Returns the number of tokens of the session's longest branch. The list does not show the sum of all branches,
+    because the sum can exceed the context, which would look like an error.
     """
     tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
     return max(tokens) if tokens else int(session.get("tokens", 0))
 
 
 def branches(session: Json) -> str:
-    """Returns the number of branches, for example "3, 1 parked". The number of parked branches is left out if all
-    branches are parked, or none.
+    """Returns the number of branches and how many of them are parked, for example "3, 1 parked". If all branches are
+    parked, or none is, returns only the number of branches.
     """
     found = session.get("timelines") or []
     n_parked = sum(one.get("state") == "parked" for one in found)
@@ -181,7 +182,7 @@ def details(session: Json) -> str:
 
 
 def token_lines(session: Json) -> list[tuple[str, str]]:
-    """Returns one line for the tokens of a session with one branch, or one line for each branch."""
+    """Returns the lines about the tokens of a session: one line for each branch."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]

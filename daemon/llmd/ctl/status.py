@@ -1,4 +1,6 @@
-"""The verbs llmctl status, models and version, which show whether llmd runs, its totals, and its model."""
+"""The verbs llmctl status, models and version, which show whether llmd runs, what it has done since its start, and its
+model.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,15 @@ Counters = dict[str, float]
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     not_ready = "The exit status is 1 if llmd runs but is not ready."
-    add_verb(verbs, shared, "status", run, "show whether llmd runs and is ready, and its totals", not_ready)
-    add_verb(verbs, shared, "models", run_models, "show the model")
+    add_verb(
+        verbs,
+        shared,
+        "status",
+        run,
+        "show whether llmd runs and is ready, and what it has done since its start",
+        not_ready,
+    )
+    add_verb(verbs, shared, "models", run_models, "show the model that llmd serves")
     absent = "The exit status is 3 if llmd does not run or cannot be reached."
     add_verb(verbs, shared, "version", run_version, "show the versions of llmctl and llmd", absent)
 
@@ -67,7 +76,7 @@ def checkpoints(storage: Json) -> str:
 
 
 def disk(storage: Json) -> str:
-    """Returns a text such as "3 GiB of 20 GiB", with a warning if the disk refuses states."""
+    """Returns a text such as "3 GiB of 20 GiB", with a warning if llmd could not write a state to the disk recently."""
     refuses = (
         "; the disk is full or fails: parked states that do not fit into memory are dropped"
         if storage.get("disk_refuses")
@@ -88,8 +97,8 @@ def state(ready: Json) -> str:
 
 
 def words(counters: Counters, prefix: str) -> str:
-    """Returns the counters whose names begin with `prefix`, the largest first, for example "12 end, 1 cancelled". The
-    words are the rest of the counters' names.
+    """Returns a text such as "12 end, 1 cancelled" with all counters whose names begin with `prefix`, the largest
+    first. Each counter is shown with the rest of its name.
     """
     found = {
         name.removeprefix(prefix).removesuffix("_total"): int(value)
@@ -102,7 +111,9 @@ def words(counters: Counters, prefix: str) -> str:
 
 
 def each(counters: Counters, seconds: str, number: str) -> str:
-    """Returns the mean duration in milliseconds since the daemon started."""
+    """Returns a text with the mean duration in milliseconds since the daemon started: the counter `seconds` divided by
+    the counter `number`.
+    """
     n = counters.get(number, 0)
     return f"{1000 * counters.get(seconds, 0) / n:.1f} ms each" if n else "none yet"
 
@@ -152,7 +163,9 @@ def _size(meta: Json) -> str:
 
 
 def _sampling(recommended: Json) -> str:
-    """Returns the model's recommended values for the most common sampling parameters."""
+    """Returns a text with the default values of the most common sampling parameters, which the model's file can
+    recommend.
+    """
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
 
@@ -173,4 +186,4 @@ def run_version(context: Context) -> None:
 
 def _warn_if_different(context: Context, daemon: object) -> None:
     if isinstance(daemon, str) and daemon != llmd.__version__:
-        context.warn(f"warning: this is llmctl {llmd.__version__}, the daemon is llmd {daemon}")
+        context.warn(f"warning: llmctl has version {llmd.__version__}, but llmd has version {daemon}")

@@ -1,4 +1,6 @@
-"""Text for people: aligned tables, counts and ages. Makes text of others safe for a terminal."""
+"""Formats output for people: aligned tables, counts and ages. Also makes text that others have written, such as a
+model's answer, safe to print on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import TextIO
 
 NOTHING = "-"
 
-# Control characters as visible pictures: a model's answer must not control the terminal that it is printed on.
+# A visible character for each control character, because a model's answer must not control the terminal on which it is
+# printed.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
@@ -33,7 +36,7 @@ def share(part: int, total: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a duration in its two largest units, such as 45s, 3m 20s, 2h 5m or 9d 4h."""
+    """Returns a duration in its two largest units, for example 45s, 3m 20s, 2h 5m or 9d 4h."""
     left = max(0, int(seconds))
     parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
@@ -44,8 +47,8 @@ def duration(seconds: float) -> str:
 
 
 def age(then_s: float, now_s: float) -> str:
-    """Returns the largest unit, "3m ago", or "now" within a second. A time in the future is "now", since clocks can
-    differ.
+    """Returns how long ago the time `then_s` was, in its largest unit ("3m ago"). Returns "now" if it was less than a
+    second ago, or if it is in the future, because clocks can differ.
     """
     return NOTHING if then_s <= 0 else "now" if now_s - then_s < 1 else f"{duration(now_s - then_s).split()[0]} ago"
 
@@ -59,8 +62,8 @@ def size(n_bytes: int) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table whose columns are as wide as their content. A header that ends in ">" aligns its column to the
-    right.
+    """Returns a table in which each column is as wide as its longest cell. If a header ends with ">", its column is
+    aligned to the right.
     """
     titles = [title.removesuffix(">") for title in header]
     widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
@@ -72,7 +75,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> str:
-    """Returns one line "name value" for each pair."""
+    """Returns a line with a name and its value for each pair."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
 
@@ -84,7 +87,7 @@ def dim(text: str, stream: TextIO | None = None) -> str:
 
 
 def scalar(raw: object) -> str:
-    """Returns a JSON scalar as text."""
+    """Returns a JSON string, number or boolean as text. Returns a dash for null and for ""."""
     if raw is None or raw == "":
         return NOTHING
     return count(raw) if isinstance(raw, int) and not isinstance(raw, bool) else printable(str(raw))
