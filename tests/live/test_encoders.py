@@ -83,7 +83,7 @@ def test_a_text_that_is_too_long_is_refused_or_cut(daemons: Daemons) -> None:
     assert n_tokens > N_CTX
     status, answer = process.ask("POST", "/v1/embeddings", {"input": ["hello", "one " * N_CTX]})
     assert status == 400 and answer["error"]["code"] == "context_length_exceeded"
-    told = f"maximum context length is {N_CTX} tokens for embeddings. However, input[1] has at least {n_tokens}."
+    told = f"maximum context length is {N_CTX} tokens for embeddings. However, input[1] has at least {n_tokens} tokens."
     assert told in answer["error"]["message"]
     assert process.do("POST", "/api/embed", {"input": "one " * N_CTX})["prompt_eval_count"] == N_CTX
     status, answer = process.ask("POST", "/v1/embeddings", {"input": ["hello", ""]})  # special tokens do not count

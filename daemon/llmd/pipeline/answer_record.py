@@ -1,4 +1,6 @@
-"""Keeps a finished answer with its tokens, for later prompts of the conversation, and makes the record of the turn."""
+"""Keeps a finished answer with its tokens, so that the next prompt of the conversation can continue them. Also makes
+the record of the turn.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ def message_of(text: str) -> PlainMessage:
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """Returns the answer with the tokens of the prompt after its past, and the generated tokens. Returns None if the
-    tokens are not known. Called when the generation's last event arrives.
+    """Returns the answer to keep. Its tokens are the tokens of the prompt, without those that an earlier answer already
+    has, and the generated tokens. Returns None if the generated tokens are not known. Called when the generation's last
+    event arrives.
     """
     text = generation.answer_text()
     if not text:
@@ -44,8 +47,8 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
 def keep_answer(
     services: Services, record: SessionAnswers, prepared: Prepared, message: PlainMessage, answer: Answer
 ) -> None:
-    """Keeps the answer. Called before the client gets the answer's end, so that the next request finds the answer.
-    `record` is the record that the session had when the request arrived.
+    """Keeps the answer. Called before the client gets the end of the answer, so that the client's next request finds
+    it. `record` is the session's record from the time when the request arrived.
     """
     if message.content.strip() or message.tool_calls or message.reasoning:
         past = prepared.prompt.tokens[: prepared.n_past_bytes]
@@ -53,7 +56,7 @@ def keep_answer(
 
 
 def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
-    """Returns the bytes of these tokens in the answer's text. Control tokens have no text, except those in
+    """Returns the bytes that these tokens add to the text of an answer. Control tokens add nothing, except those in
     `preserved`.
     """
     if not preserved or preserved.isdisjoint(memoryview(tokens).cast("i")):
@@ -66,15 +69,15 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
-    """Yields the generated tokens that are resident after the prompt, up to the last token that the client can have
-    seen. Yields nothing if other tokens have replaced them.
+    """Yields the generated tokens: those that follow the prompt in the session table, up to the last token that the
+    client can have seen. Yields nothing if other tokens have replaced them.
 
-    For a request without a session, this also yields tokens of other requests with the same prompt. `answer_of` rejects
-    tokens that do not spell this answer.
+    For a request without a session, this also yields the generated tokens of other requests with the same prompt.
+    `answer_of` rejects tokens whose text is not this answer.
 
-    The decode thread may already run the next request in this session. This is safe, because `SessionTable.tokens`
-    returns a consistent copy, and `answer_of` keeps only tokens that spell the delivered text. TEXT events could be
-    another source of the tokens, but they lack the tokens of a stop string that is part of the answer.
+    The decode thread may already run the next request in this session. This is safe: `SessionTable.tokens` returns a
+    consistent copy, and `answer_of` keeps only tokens whose text was delivered. The tokens in TEXT events could not be
+    used instead, because tokens of a stop string are missing there even if the answer includes the stop string.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
@@ -86,8 +89,8 @@ def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
 
 
 def _entries(table: SessionTable, generation: Generation) -> list[int]:
-    """Returns the entries that can hold the generation's branch. For a request without a session, these are all scratch
-    entries of the owner.
+    """Returns the entries of the session table that can hold the generation's branch. For a request without a session,
+    these are all entries with scratch branches of the owner, the last used first.
     """
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:

@@ -39,8 +39,8 @@ class EmbeddingJob:
     is_list: bool = True
     """Whether the client sent a list of texts. Errors about a text then name its index."""
     n_dimensions: int | None = None
-    """Number of dimensions to return. Each vector is cut to its first numbers and scaled to length 1. None if all
-    dimensions are returned.
+    """Number of dimensions to return: the first numbers of each vector, scaled to length 1. None if all dimensions are
+    returned.
     """
     truncates: bool = False
     """Whether a text that is too long is truncated instead of refused."""
@@ -75,7 +75,7 @@ def _check(engine: Engine, job: EmbeddingJob) -> None:
 
 
 def _tokens(engine: Engine, job: EmbeddingJob, n: int) -> bytes:
-    """Returns the tokens of one text, including the tokens with which the model begins and ends a text."""
+    """Returns the tokens of one text, including those that the model expects at the beginning and end of a text."""
     text, param = job.texts[n], f"{job.param}[{n}]" if job.is_list else job.param
     most = engine.info.n_embedding_tokens
     n_bytes_max = most * engine.info.token_bytes_max
@@ -98,7 +98,7 @@ def _too_long(param: str, n_tokens: int, most: int) -> ApiError:
     return ApiError(
         "context_length_exceeded",
         f"This model's maximum context length is {most} tokens for embeddings. However, {param} has at least "
-        f"{n_tokens}.",
+        f"{n_tokens} tokens.",
         param,
     )
 
@@ -110,7 +110,7 @@ def _shorter(n: int | None, vector: bytes) -> bytes:
 
 
 def as_json(vector: bytes) -> msgspec.Raw:
-    """Returns a vector as JSON. Called in a text thread, for one vector at a time, because encoding holds the
-    interpreter lock.
+    """Returns a vector as JSON. Called in a text thread. Only one vector is encoded per call, because encoding holds
+    the interpreter lock.
     """
     return msgspec.Raw(msgspec.json.encode(array("f", vector).tolist()))

@@ -1,7 +1,7 @@
 """Changes the messages of clients to the order that templates expect. Pure.
 
-`in_order` makes changes that every template accepts. `plain` is used only if a template has refused the messages,
-because all other templates render the unchanged messages better.
+`in_order` makes changes that suit every template. `plain` makes larger changes, and is used only if the template has
+refused the messages: all other templates write a better prompt from the unchanged messages.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _BETWEEN = "\n\n"
 
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
-    """Drops empty answers, which aborted streams leave, and joins the leading system messages. Sorts the results of an
-    answer's calls in the order of the calls, because clients that run calls in parallel send the results in the order
-    in which the calls finish.
+    """Drops empty assistant messages, which clients send after an aborted stream, and joins the system messages at the
+    beginning. Sorts the results of an answer's tool calls in the order of the calls, because clients that run tools in
+    parallel send the results in the order in which the tools finish.
     """
     kept = [message for message in messages if not _is_empty_answer(message)]
     n_front = n_of_system(kept)
@@ -36,7 +36,7 @@ def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
 
 
 def n_of_system(messages: Sequence[PlainMessage]) -> int:
-    """Returns the number of leading system messages."""
+    """Returns the number of system messages at the beginning."""
     return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
@@ -53,9 +53,9 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """Returns the conversation as plain turns for templates that refuse the messages, and for each message the index of
-    its turn. System messages after the first message, and results without calls, become user messages. Successive
-    messages of the user, and successive messages of the assistant, are joined.
+    """Returns the conversation in a form that strict templates accept (plain turns), and for each message the index of
+    the plain turn that contains it. System messages after the first message, and tool results without calls, become
+    user messages. Successive messages of the user are joined, and so are successive messages of the assistant.
     """
     runs: list[list[PlainMessage]] = []
     turn_indexes = []

@@ -1,4 +1,4 @@
-"""Fill-in-the-middle prompts, made from the text before the gap, the text after the gap, and texts from nearby
+"""Makes fill-in-the-middle prompts from the text before the gap, the text after the gap, and texts from nearby
 files.
 """
 
@@ -16,7 +16,9 @@ from ..engine.text import Prompt
 from .services import Sender, Services
 
 _NEARBY_SHARE = 2
-"""Nearby texts can use the remaining context divided by this number. The rest is for the answer."""
+"""Texts from nearby files can use the rest of the context divided by this number. What then remains is for the
+answer.
+"""
 _REPOSITORY, _FILE = "repository", "file"
 """Names of the repository and of the current file in the prompt, because clients do not send these names."""
 
@@ -26,8 +28,8 @@ def fills_in(raw: RawPrompt) -> bool:
 
 
 async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
-    """Returns the prompt. Its only control tokens are the model's marks for infill (FimTokens), because control words
-    in the texts are tokenized as plain text. Raises ApiError.
+    """Returns the prompt. Its only control tokens are those that separate the texts (FimTokens): the names of control
+    tokens in the client's texts are tokenized as plain text. Raises ApiError.
     """
     engine, fim, content = services.engine, services.engine.fim, raw.content
     param = raw.suffix_param
@@ -48,7 +50,7 @@ async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt
 
 
 def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
-    """Returns the last texts, as many as fit into `n_bytes`."""
+    """Returns the last of the nearby texts, as many as fit into `n_bytes`."""
     found: list[NearbyText] = []
     for one in reversed(tuple(nearby)):
         n_bytes -= utf8_bytes(one.text)
@@ -72,7 +74,9 @@ def _tokens(engine: Engine, fim: FimTokens, raw: RawPrompt, content: str, nearby
 
 
 def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
-    """Returns the nearby texts in the model's own form. If not all texts fit, the first texts are left out."""
+    """Returns the nearby texts in the format that the model was trained for. If not all texts fit, the first texts are
+    left out.
+    """
     opening = _marked_name(engine, fim.repository, _REPOSITORY)
     closing = _marked_name(engine, fim.file, _FILE)
     left = n_bytes - len(opening) - len(closing)
@@ -87,8 +91,8 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
 
 
 def _marked_name(engine: Engine, mark: int, name: str) -> bytes:
-    """Returns the mark and the name. Returns nothing if the model has no such mark, because the name alone would be
-    mistaken for text.
+    """Returns the control token `mark` followed by the name. Returns nothing if the model does not have the token (-1),
+    because the model would mistake the name alone for text.
     """
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 

@@ -15,9 +15,9 @@ from .history import n_of_system
 
 
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
-    """Returns the beginnings of the conversation that end at its last marks, in order. Only marks in messages after the
-    message `after` count. Marks at the end of the system messages or of the conversation are left out, because
-    checkpoints are taken at these positions anyway.
+    """For each of the conversation's last marks, in order, returns the messages up to the mark. Only marks in messages
+    after the message with index `after` count. Marks at the end of the system messages or of the conversation are left
+    out, because checkpoints are taken at these positions anyway.
     """
     kept = {n_of_system(messages) - 1, len(messages) - 1}
     positions = [
@@ -37,7 +37,9 @@ def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[Plain
 
 
 def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:
-    """Returns boundaries and marks in ascending order. A mark close to a boundary or to another mark is left out."""
+    """Returns boundaries and marks together, in ascending order. Both are positions in the prompt, as numbers of
+    tokens. A mark that is close to a boundary or to another mark is left out.
+    """
     found = memoryview(boundaries).cast("i").tolist()
     for mark in _apart(marks, [0, *found]):
         found.append(mark)

@@ -1,10 +1,10 @@
 """Turns the text of one answer into parts: text, reasoning, tool calls.
 
-An answer whose prompt has no syntax is plain text, and needs no parsing. Other answers are parsed as they arrive: small
-pieces on the event loop, larger pieces in a text thread. The size of a piece includes the characters that the parser
-parses again. Each answer has at most one piece in a thread at a time, so that the parts stay in order, and so that the
-generation's limit on undelivered text also limits the text that waits for the parser. If the parser fails, the rest of
-the answer is returned as text. Owned by the event loop.
+An answer whose prompt has no syntax (Prompt.syntax) is plain text, and needs no parsing. Other answers are parsed as
+they arrive: small pieces on the event loop, larger pieces in a text thread. The size of a piece includes earlier
+characters that the parser has to parse again. Each answer has at most one piece in a thread at a time. This keeps the
+parts in order, and the text that waits for the parser counts as undelivered text, which is limited. If the parser
+fails, the rest of the answer is returned as text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Parser(Protocol):
 
 
 InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
-"""Runs a call in a text thread. The number is the number of characters that the call parses."""
+"""Function that runs a call in a text thread. Its first argument is the number of characters that the call parses."""
 
 
 class Parsing:
@@ -46,22 +46,26 @@ class Parsing:
         self._parser = parser
         self._in_thread = in_thread
         self._withheld: list[str] = []
-        """Text that the parser has received since it last returned a change."""
+        """Text that the parser got since it last returned changes. If the parser fails, the client gets this text
+        unparsed.
+        """
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self.ends = TokenEnds()
-        """The ends of the answer's tokens. The generation adds them."""
+        """The position in the answer's text at which each token ends. The generation adds these positions."""
         self._read: list[str] = []
         """The unparsed text of the answer so far, for counting reasoning tokens."""
         self._thoughts: list[list[str]] = []
-        """Passages of reasoning, each as a list of pieces. A new passage begins when another part came in between."""
+        """Passages of reasoning, each as a list of pieces. Text or a tool call between two pieces begins a new
+        passage.
+        """
         self._thinks = False
         self._blanks: list[str] = []
-        """Blanks at the end of the reasoning so far. They are held back until more reasoning follows."""
+        """Blanks at the end of the reasoning so far. They are reported only if more reasoning follows."""
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
-        """Parses text, and returns the parts that are complete. `is_cut` is true if this is the last text of an answer
-        that was cut off. Each call must be awaited before the next call.
+        """Parses text, and returns the parts that can be reported now. `is_final` says that this is the last text of
+        the answer, and `is_cut` that the answer was cut off after it. Each call must be awaited before the next call.
         """
         if not (text or is_final):
             return []
@@ -105,15 +109,13 @@ class Parsing:
         return diffs
 
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
-        """Stops parsing. The part of the answer that was not returned yet, and the rest of the answer, are returned as
-        text.
-        """
-        if not isinstance(error, ApiError):  # an ApiError says that the server is stopping
+        """Stops parsing. What the parser has not returned yet is returned as text, and so is the rest of the answer."""
+        if not isinstance(error, ApiError):  # an ApiError means that the server is stopping
             log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])
         return [Diff("text", unreturned)] if unreturned else []
 
-    # --- its results -------------------------------------------------------------------------------------------------
+        # --- parts of the answer -------------------------------------------------------------------------------------
 
     def _parts(self, diff: Diff) -> Sequence[Part]:
         if diff.kind == "call":
@@ -127,7 +129,9 @@ class Parsing:
         return (TextPart(self._index, diff.text),)
 
     def _thought(self, text: str) -> Sequence[Part]:
-        """Returns the reasoning without the blanks at its end, because templates write these blanks themselves."""
+        """Returns the reasoning without the blanks at its end: the client sends the reasoning back, and templates write
+        the blanks after it themselves.
+        """
         stripped = text.rstrip()
         if not stripped:
             self._blanks.append(text)

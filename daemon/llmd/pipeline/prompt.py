@@ -1,5 +1,6 @@
-"""Makes the tokenized prompt of a request. A conversation is rendered by the template, and the session's past answers
-keep the tokens with which they were generated. A raw prompt is only tokenized.
+"""Makes the tokenized prompt of a request. A raw prompt is only tokenized. A conversation is rendered by the template,
+except its beginning up to the last answer whose tokens are known (a Past, answers/memory.py): there, the prompt has the
+tokens with which the answers were generated.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prompt, and facts that are needed when the answer has ended."""
+    """A prompt, and facts about it that are needed to keep its answer."""
 
     prompt: Prompt
     digest: bytes = b""
-    """Digest of the conversation before the answer (answers/memory.py). b"" if the answer is not kept."""
+    """Digest of all messages before the new answer (answers/memory.py). b"" if the answer will not be kept."""
     since: bytes = b""
-    """Digest of the past that the prompt continues, or b"" if it continues no past."""
+    """Digest of the Past that the prompt continues. b"" if the whole prompt was rendered."""
     n_past_bytes: int = 0
-    """Bytes of the prompt's tokens that belong to the past."""
+    """Number of bytes of `prompt.tokens` that come from the Past."""
     facts: PromptFacts = PromptFacts()
     n_by_user: int = 0
     """Number of user messages in the prompt."""
     echo: str = ""
-    """The prompt's text if the answer must begin with that text, otherwise ""."""
+    """The prompt's text if the answer must begin with the prompt's text, otherwise ""."""
 
 
 async def prepared(
     services: Services, request: GenerationRequest, sender: Sender, *, is_dry_run: bool = False, has_to_fit: bool = True
 ) -> Prepared:
-    """Returns the prompt of a request. In a dry run, the prompt will not be answered, and no session changes.
-    `has_to_fit` false allows a conversation that is larger than the context, in a dry run only.
+    """Returns the prompt of a request. `is_dry_run` says that the prompt will not be answered; then no session changes.
+    If `has_to_fit` is False, which only a dry run allows, the conversation can be larger than the context.
     """
     if isinstance(request.prompt, RawPrompt):
         prompt = await _raw(services, request.prompt, request.constraint, sender)
@@ -97,12 +98,12 @@ async def rendered(
         answers.choose(owner, key.id, chat.history)
     source = answers.source(owner, parent, key.id)
     is_resident = (chat.history or answers.mode(owner, source) or services.history) == "resident"
-    ends = digests[:-1] if chat.continues else digests  # the last one is the new answer's beginning
+    ends = digests[:-1] if chat.continues else digests  # the last message is the beginning of the new answer
 
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
         if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
-            return None  # the template may render it shorter
+            return None  # the template may render these messages with fewer tokens
         return past
 
     found = await _Rendering(services, chat, sender, form, is_dry_run, needs_text).with_fallback(messages, known)
@@ -111,8 +112,8 @@ async def rendered(
 
 
 def _with_client_param(error: ApiError, form: Form) -> ApiError:
-    """Returns the error with the client's name of the field that set the constraint, because libllm does not know that
-    name.
+    """Returns the error of libllm with the client's name of the field that contains the constraint. libllm does not
+    know this name, and writes "constraint" instead.
     """
     if error.param != "constraint" or form.constraint is None:
         return error
@@ -125,13 +126,15 @@ def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessa
     is the size of the request, or 0 if the conversation does not have to fit.
     """
     context_limits = services.engine.context_limits
-    if n_bytes > context_limits.n_bytes:  # a smaller request always fits
+    if n_bytes > context_limits.n_bytes:  # a smaller request cannot have too much text
         context_limits.check_bytes(text_bytes_of(messages), chat.param)
     return digests_of(messages, chat.tools)
 
 
 Known = Callable[[int], Past | None]
-"""Returns the longest known past among the first messages, of which it gets the number."""
+"""Function that returns the longest Past that lies within the first messages, or None. Its argument is the number of
+these messages.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ class _Rendering:
     needs_text: bool
 
     async def with_fallback(self, messages: list[PlainMessage], known: Known) -> Prepared:
-        """Renders the messages as the client sent them. If the template refuses them, renders plain turns instead."""
+        """Renders the messages as the client sent them. If the template refuses them, renders the plain turns that
+        history.plain makes of them.
+        """
         turns, turn_indexes = plain(messages)
         past = known(len(messages))
         if turns == messages:
@@ -161,14 +166,14 @@ class _Rendering:
             return await self._prepared(turns, moved)
         if past is None or found.since or moved is None:
             return found
-        # The template may move later system messages to the front, and then no prompt continues its past. Plain turns
-        # have no such messages.
+        # The whole conversation had to be rendered, although a past is known. A reason can be that the template moves
+        # later system messages to the front. Plain turns have no such messages, so they may continue the past.
         changed = await self._prepared(turns, moved)
         return changed if changed.since else found
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """Renders the messages. If the model needs checkpoints, adds the positions of the client's marks to the
-        boundaries.
+        """Renders the messages. If the model needs checkpoints, adds the client's marks (cache_control) to the
+        boundaries of the prompt.
         """
         found = await self._after_past(messages, past)
         if self.is_dry_run or not self.services.engine.info.has_checkpoints:
@@ -183,8 +188,9 @@ class _Rendering:
         return dataclasses.replace(found, prompt=prompt)
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
-        """Returns the number of tokens that the rendered head and the whole prompt have in common, or 0 if the template
-        cannot render the head alone. `head` is a beginning of the conversation that ends at a mark.
+        """Returns how many tokens of the prompt come before a mark. `head` has the messages up to the mark, and
+        `tokens` is the whole prompt: the result is the number of first tokens that the rendered head and the prompt
+        have in common. It is 0 if the template cannot render the head alone.
         """
         chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
         try:
@@ -197,7 +203,7 @@ class _Rendering:
         return n_common(tokens, before + prompt.tokens)
 
     async def _after_past(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
-        """Renders only the messages after the past, if the prompt can continue the past. Otherwise renders the whole
+        """If the prompt can continue the past, renders only the messages after the past. Otherwise renders the whole
         conversation.
         """
         variables = variables_digest(self.chat.variables)
@@ -228,8 +234,8 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Returns the past for a conversation of plain turns, whose messages have other indexes. If the last message of the
-    past was joined with another message, the prompt cannot continue that past, so a shorter past is tried.
+    """Converts a past to the indexes of plain turns. If the last message of the past was joined with another message to
+    one turn, the prompt cannot continue this past, so a shorter past is used. Returns None if there is none.
     """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)
@@ -237,8 +243,8 @@ def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past
 
 
 def _has_same_head(prompt: Prompt, past: Past) -> bool:
-    """Returns whether the prompt has the same tokens of system messages as the past, although the template variables
-    differ.
+    """Returns whether the system messages have the same tokens in the prompt and in the past. Called if the variables
+    of the template differ, because the variables can change the system messages.
     """
     n_bytes = _TOKEN_BYTES * prompt.n_head
     return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]
@@ -253,7 +259,7 @@ def _from_start(prompt: Prompt, messages: Sequence[PlainMessage], variables: byt
 
 
 def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
-    """Returns one prompt with the tokens of the past and the tokens after the past, which are in `prompt`."""
+    """Joins the tokens of the past and of `prompt`, which has only the messages after the past, to one prompt."""
     n_past = len(past.tokens) // _TOKEN_BYTES
     roles = [message.role for message in messages]
     new = user_starts(roles, prompt.boundaries, past.message)

@@ -15,14 +15,14 @@ from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, Plai
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The constraint on the answer, and the limits of its reasoning. A field is None if there is no such constraint or
-    limit.
+    """What the request requires of the answer: a constraint, a limit on its reasoning. A field is None if the request
+    does not require it.
     """
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     follows_thinking: bool = False
-    """Whether the engine must know where the reasoning ends."""
+    """Whether the engine must find the end of the reasoning, because stop strings count only after it."""
 
 
 ANY_FORM = Form()
@@ -31,8 +31,9 @@ ANY_FORM = Form()
 def render_request(
     chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
-    """Returns the JSON for `llm_chat_render`. `messages` are the messages of the conversation, or plain turns. `past`
-    is the past that the prompt continues.
+    """Returns the JSON for `llm_chat_render`. `messages` are the messages of the conversation, or its plain turns
+    (history.py). `past` has the kept tokens that the prompt continues, if there are any; then only the messages after
+    them are rendered.
     """
     choice, constraint = chat.tool_choice, form.constraint
     return msgspec.json.encode(
@@ -59,7 +60,7 @@ def _present(**members: Any) -> dict[str, Any]:
 
 
 def _rendered(message: PlainMessage) -> dict[str, Any]:
-    """Returns a message in the form that templates expect."""
+    """Returns a message with the members that templates read."""
     return _present(
         role=message.role,
         content=message.content,

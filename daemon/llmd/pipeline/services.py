@@ -20,12 +20,12 @@ class Services:
     history: HistoryMode
     """The history mode of sessions for which the client has not chosen a mode."""
     scratch_reuse: bool
-    """Whether requests without a session may reuse the tokens of earlier ones."""
+    """Whether requests without a session may reuse states of earlier requests without a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The owner and the size of a request. If the request is large, it is parsed and rendered in a text thread."""
+    """The owner and the size of a request. Work on a large request is done in a text thread, not on the event loop."""
 
     owner: int
     n_bytes: int

@@ -1,9 +1,9 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
-Truncation removes all messages before a message of the user, except system messages. Only some user messages are
-truncation points: each is about a quarter of the context after the previous truncation point. The points do not depend
-on the end of the conversation. So a truncated conversation begins at the same message in each request, as long as it
-fits, and its tokens stay resident.
+Truncation removes all messages before a message of the user, except system messages. A truncated conversation can begin
+only at some user messages, the truncation points: from one point to the next is about a quarter of the context. New
+messages at the end do not move these points. So in each further request, the truncated conversation begins at the same
+message as long as it fits, and the tokens in the model's memory can be reused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .services import Sender, Services
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
-"""Number of truncation points in as much text as fills the context."""
+"""Number of truncation points in a text that is as long as the context."""
 
 
 def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
-    """Returns the indexes of the messages before which the conversation can be truncated, in order. Pure."""
+    """Returns the indexes of the messages at which a truncated conversation can begin, in order. Pure."""
     step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
     found, n_bytes, n_steps = [0], 0, 0
     for index, message in enumerate(messages):
@@ -41,8 +41,8 @@ def truncated(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage
 
 
 async def prepared_truncated(services: Services, request: GenerationRequest, sender: Sender) -> Prepared:
-    """Returns the prompt of the whole conversation if the conversation fits, at no extra cost. Otherwise truncates the
-    conversation with `fitting`.
+    """Returns the prompt of the conversation. If the whole conversation does not fit the context, truncates it first
+    (`fitting`). A conversation that fits is rendered only once.
     """
     try:
         found = await prepared(services, request, sender)
@@ -55,8 +55,8 @@ async def prepared_truncated(services: Services, request: GenerationRequest, sen
 
 
 async def fitting(services: Services, request: GenerationRequest, sender: Sender) -> GenerationRequest:
-    """Returns the request with as much of the conversation as leaves room for the answer. If no truncation point leaves
-    enough room, truncates at the last point.
+    """Returns the request with the longest truncated conversation that leaves room for the answer. If no truncation
+    point leaves enough room, truncates at the last point.
     """
     prompt = request.prompt
     assert isinstance(prompt, ChatPrompt)

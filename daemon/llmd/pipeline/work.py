@@ -22,13 +22,15 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""The seed that asks for a random seed. All bits are set, so that -1 means the same, as in other servers."""
+"""The value of `seed` that stands for a random seed. All its bits are set, so -1 has the same meaning, as in other
+servers.
+"""
 T = TypeVar("T")
 
 
 def check(services: Services, request: GenerationRequest) -> None:
-    """Checks parameters that depend on the vocabulary, before the prompt is rendered, because rendering is expensive.
-    Raises ApiError.
+    """Checks the parameters that contain token ids. Called before the prompt is rendered, because rendering is
+    expensive. Raises ApiError.
     """
     check_logit_bias(request.logit_bias, services.engine.info.n_vocab)
     check_stop_tokens(request.stop_tokens, services.engine.info.n_vocab)
@@ -62,7 +64,9 @@ def work_of(services: Services, request: GenerationRequest, owner: int, prompt: 
 
 
 def in_scratch(work: Work, **changes: Any) -> Work:
-    """Returns the work without a session. `changes` are other fields of the command to change."""
+    """Returns the work for the same request, but without its session. `changes` are new values of further fields of the
+    command.
+    """
     return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
 
 
@@ -77,8 +81,9 @@ def answers_each(request: GenerationRequest) -> int:
 
 
 def _length(request: GenerationRequest, n_ctx: int) -> int:
-    """Returns the maximum tokens of the answer. If the answer has log probabilities and is not streamed,
-    LOG_PROBABILITIES_MAX also limits the length, because log probabilities are held in memory until the end.
+    """Returns the maximum tokens of the answer, or 0 if only the context limits the answer. If the answer has log
+    probabilities and is not streamed, LOG_PROBABILITIES_MAX also limits its length, because all log probabilities are
+    then held in memory until the end.
     """
     if request.prefill_only:
         return 1
@@ -99,13 +104,13 @@ def sampling_of(parameters: RequestedSampling, defaults: SamplingDefaults, n_ctx
     values = {name: _either(getattr(parameters, name), getattr(defaults, name)) for name in _DEFAULTED}
     for name in ("penalty_last_n", "dry_penalty_last_n"):
         values[name] = n_ctx if values[name] < 0 else min(values[name], n_ctx)
-    values["top_k"] = max(values["top_k"], 0)  # a negative number counts as 0, as in other servers
+    values["top_k"] = max(values["top_k"], 0)  # a negative number means 0 (off), as in other servers
     return Sampling(**values, seed=seed_of(parameters.seed, 0))
 
 
 def seed_of(seed: int | None, index: int) -> int | None:
-    """Returns the seed of the answer with this index, or None for a random seed. Each answer has another seed, because
-    all answers with the same seed would be equal.
+    """Returns the seed of the answer with this index, or None for a random seed. Each answer gets a different seed,
+    because answers with the same seed would be equal.
     """
     if seed is None or seed % _SEEDS == _RANDOM:
         return None
@@ -122,7 +127,7 @@ def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> Ge
         flags |= GenerateFlag.IGNORE_END
     if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if request.returns_tokens or prompt.syntax:  # syntax: the reasoning tokens are counted
+    if request.returns_tokens or prompt.syntax:  # with a syntax, reasoning tokens are counted
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED
