@@ -1,1 +1,1 @@
-"""Measurements of the figures in the documentation. See docs/benchmarks.md."""
+"""Programs that measure the figures in the documentation. docs/benchmarks.md explains them."""

@@ -1,4 +1,6 @@
-"""Command line: python -m bench [NAME [options]]. Without a name, runs every measurement with its default options."""
+"""Runs measurements: python -m bench [NAME [options]]. Without NAME, runs every measurement with its default
+options.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,11 @@ NAMES = (
 
 
 class Scenario(Protocol):
-    """The interface of a module with one measurement."""
+    """The interface of a module that has one measurement. The first line of its docstring describes it in --help."""
 
     __doc__: str
     MODELS: tuple[str, ...]
-    """The models to measure if the command line names none."""
+    """The models to measure if --model is not set."""
     add_options: Callable[[argparse.ArgumentParser], None]
     about: Callable[[argparse.Namespace], str]
     measure: Callable[[Report, str, argparse.Namespace], None]
@@ -52,7 +54,7 @@ def main(arguments: list[str]) -> int:
         print(usage(), end="")
         return 0
     if arguments and arguments[0] not in NAMES:
-        print(f"no such measurement: {arguments[0]}; there are {', '.join(NAMES)}", file=sys.stderr)
+        print(f"there is no measurement {arguments[0]}; the measurements are {', '.join(NAMES)}", file=sys.stderr)
         return 2
     if peer.directory() is None:
         print(peer.advice(), file=sys.stderr)
@@ -66,10 +68,10 @@ def usage() -> str:
     rows = "".join(f"  {name:<10} {scenario(name).__doc__.splitlines()[0]}\n" for name in NAMES)
     return (
         f"usage: ./build.sh bench [NAME [options]]\n\n{rows}\n"
-        "Without a name all of them run, which takes hours; --short makes one take at most some minutes.\n"
-        "./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a table for people\n"
-        "goes to stderr; --keep PROCESSOR also writes them into bench/results/PROCESSOR.csv. If ./build.sh\n"
-        "peer has built llama-server, it is measured, too.\n"
+        "Without NAME, all measurements run, which takes hours. With --short, one measurement takes some minutes at\n"
+        "most. ./build.sh bench NAME --help shows the options of a measurement. The figures are written as CSV to\n"
+        "stdout, and as a table for people to stderr. --keep PROCESSOR also writes them to\n"
+        "bench/results/PROCESSOR.csv. If ./build.sh peer has built llama-server, it is measured, too.\n"
     )
 
 
@@ -85,15 +87,17 @@ def run(name: str, given: list[str]) -> None:
 def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog=f"bench {name}", description=module.__doc__)
     made.add_argument("--model", nargs="+", default=[*module.MODELS], metavar="MODEL", help=models.HELP)
-    made.add_argument("--repeats", type=int, default=0, metavar="N", help="turns; 0: as many as the size has")
-    made.add_argument("--short", action="store_true", help="less of everything: some minutes")
     made.add_argument(
-        "--also", action="append", default=[], metavar="OPTIONS", help="one more llama-server, with these options"
+        "--repeats", type=int, default=0, metavar="N", help="how often to measure; 0: the default of the measurement"
+    )
+    made.add_argument("--short", action="store_true", help="measure less, so that it takes some minutes at most")
+    made.add_argument(
+        "--also", action="append", default=[], metavar="OPTIONS", help="also measure a llama-server with these options"
     )
     made.add_argument(
         "--keep",
         metavar="PROCESSOR",
-        help="also write the figures into bench/results/PROCESSOR.csv, in place of the older ones of this model",
+        help="also write the figures to bench/results/PROCESSOR.csv, in place of older figures of the same model",
     )
     module.add_options(made)
     return made

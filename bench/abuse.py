@@ -1,12 +1,12 @@
-"""Measures what the worst inputs cost other clients.
+"""What the worst inputs of one client (bench/inputs.py) cost the other clients.
 
-The figures are the longest block of the event loop, the longest wait of another client who says "hi" in a warm session,
-and the peak memory.
+The figures of an input are the longest time for which it blocked the event loop, the longest wait of another client
+that says "hi" in a warm session, and the peak memory.
 
-The daemon itself measures the block, which is reported as the upper bound of the largest histogram class with an entry.
-"loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine can also block the loop;
-the case "nothing" shows for how long. "of that at work" is processor time of the event loop alone
-(llmd_event_loop_work_seconds).
+The daemon itself measures for how long its event loop is blocked, in histograms. A figure is the upper bound of the
+highest bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the
+machine can block the event loop, too; the case "nothing", without an input, shows for how long. "of that at work" is
+processor time of the event loop alone (llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cost:
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=512, metavar="N", help="tokens of a session (%(default)s)")
     parser.add_argument("--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="(%(default)s)")
-    parser.add_argument("--only", default="", metavar="REGEX", help="inputs whose names match")
+    parser.add_argument("--only", default="", metavar="REGEX", help="measure only inputs whose names match")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -68,14 +68,14 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _cost(server: Server, name: str, body_limit: int) -> Cost:
-    """Sends the input once, and returns its cost."""
+    """Sends the input `name` once, and returns its cost."""
     command = [sys.executable, "-m", "bench.inputs", name, str(server.port), str(body_limit), "1"]
     root = Path(__file__).parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
         assert sender.stdin is not None and sender.stdout is not None
         sender.stdout.readline()
         before_mb = _memory_mb(server.pid, "VmRSS")
-        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets the peak of the resident memory
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets VmHWM, the peak of the resident memory
         before = _delays(server)
         sender.stdin.write(b"\n")
         sender.stdin.close()
@@ -90,7 +90,9 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
 
 
 def _say_hi(server: Server) -> float:
-    """Returns the milliseconds until the answer has ended, including retries."""
+    """Sends a short chat request, again and again until it is accepted. Returns the milliseconds until its answer has
+    ended.
+    """
     started_s = time.monotonic()
     while True:
         try:
@@ -102,7 +104,9 @@ def _say_hi(server: Server) -> float:
 
 
 def _delays(server: Server) -> dict[str, dict[float, int]]:
-    """Returns the daemon's histograms by kind of delay: for each bound, the number of delays that were not longer."""
+    """Returns the daemon's histograms of the two kinds of delay, "lag" and "work". A histogram has, for each upper
+    bound in seconds, the number of delays that were not longer.
+    """
     found: dict[str, dict[float, int]] = {"lag": {}, "work": {}}
     for kind, bound, count in DELAYS.findall(ask(server.port, "GET", "/metrics").decode()):
         found[kind][float(bound)] = int(float(count))
@@ -110,7 +114,9 @@ def _delays(server: Server) -> dict[str, dict[float, int]]:
 
 
 def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """Returns the smallest bound that covers all delays between the two readings."""
+    """Returns the smallest upper bound, in milliseconds, of all delays that happened between two readings of a
+    histogram.
+    """
     n_all = max(after.values()) - max(before.values())
     bound = min(bound for bound in after if after[bound] - before[bound] >= n_all)
     return min(bound, 60.0) * 1e3

@@ -1,8 +1,8 @@
-"""An agent's long prompt next to small chats, all at the defaults: how long each waits, and how much memory it takes.
+"""An agent's long prompt next to small chats, with default options: how long each of them waits, and the memory used.
 
-First the agent's prompt is prefilled alone, in a session that is then forgotten. Then the chats have their first turns.
-Then the agent's prompt arrives again. While it is prefilled, each chat has its second turn; these turns are spread over
-the time that the prompt took alone. Afterwards the agent continues, and each chat has a third turn.
+First a prompt as long as the agent's is prefilled alone, without a session. Then the chats have their first turns. Then
+the agent's prompt arrives. While it is prefilled, each chat has its second turn. These turns are spread over the time
+that the prompt took alone. Afterwards the agent continues, and each chat has a third turn.
 """
 
 from __future__ import annotations

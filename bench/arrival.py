@@ -1,8 +1,9 @@
-"""A long prompt arrives while four streams run, then two at once: gaps of the streams, first token of the newcomers.
+"""One long prompt, or two at once, arrive while four streams run: gaps of the streams, first token of the prompts.
 
-A step is the median gap of the four streams while no other request runs. The longest gap is the longest gap of the
-median stream. A pause of the model stops all streams, but a single stream can have a longer gap for another reason: it
-waits for all tokens of a character.
+A gap is the time between two texts of a stream. A step is the median gap of the four streams while no other request
+runs. "longest gap" is the median of the longest gaps of the four streams. The median is used because a single stream
+can have a long gap without a pause of the model: the stream waits until all tokens of a character have been generated.
+A newcomer is a request with a long prompt.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .streams import Request, Run, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 STREAMS, PROMPT_TOKENS = 4, 64
 ARRIVES_AFTER_STEPS = 20
-# The streams run for this multiple of the time that the newcomer takes alone.
+# The streams run for this multiple of the time that a newcomer's prompt takes alone.
 SLOWED = 2.5
 CALIBRATION_TOKENS = 16
 STEPS_AT_MOST, GAP_MS_AT_MOST = 2.0, 100.0
@@ -90,19 +91,19 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, samples: 
 
 
 def _longest_gap(run: Run, from_ms: float) -> float:
-    """Returns the longest gap of the median stream, in milliseconds."""
+    """Returns the median of the longest gaps of the streams after `from_ms`, in milliseconds."""
     return statistics.median(max(gaps_from(stream, from_ms), default=0.0) for stream in run.streams[:STREAMS])
 
 
 def _gaps_meanwhile(run: Run, arrives_ms: float) -> list[float]:
-    """Returns the gaps of all streams while the newcomer's prompt is prefilled."""
+    """Returns the gaps of all streams while the prompt of the newcomer is prefilled."""
     until_ms = arrives_ms + run.streams[STREAMS].first_ms
     gaps = [gap for stream in run.streams[:STREAMS] for gap in gaps_from(stream, arrives_ms, until_ms)]
     return gaps or [0.0]
 
 
 def gaps_from(stream: streams.Stream, from_ms: float, until_ms: float = math.inf) -> list[float]:
-    """Returns the gaps in milliseconds that end after `from_ms`, and not after `until_ms`."""
+    """Returns the gaps of a stream in milliseconds: those that end after `from_ms` and not after `until_ms`."""
     at = [arrival / 1e3 for arrival in stream.arrivals_us]
     return [b - a for a, b in zip(at, at[1:], strict=False) if from_ms < b <= until_ms]
 
@@ -130,7 +131,7 @@ def _add_targets(report: Report, case: str, ours: dict[str, list[float]]) -> Non
         gap / max(step, GAP_MS_AT_MOST / STEPS_AT_MOST)
         for gap, step in zip(ours["longest gap"], ours["step of the streams"], strict=True)
     ]
-    # The target is two steps or 100 ms, whichever is longer.
+    # The target for the longest gap is two steps or 100 ms, whichever is longer.
     report.add(
         Figure(
             case=case, quantity="longest gap, in steps of at least 50 ms", unit="", values=steps, at_most=STEPS_AT_MOST

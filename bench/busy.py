@@ -1,6 +1,6 @@
-"""Tokens per second alone and beside processes that use the processors: one and two that only spin, and a compiler.
+"""Tokens per second alone, and while other processes use the processors: one or two busy loops, or a compiler.
 
-Runs alone and runs beside other processes alternate, so that each repeat gives a ratio.
+Runs without other processes and runs next to them alternate, so that each repeat gives a ratio of the two.
 """
 
 from __future__ import annotations
@@ -101,5 +101,5 @@ def _neighbour(command: list[str]) -> Iterator[None]:
         process.stdout.readline()
         yield
     finally:
-        os.killpg(process.pid, signal.SIGKILL)  # also ends the compiler's own children
+        os.killpg(process.pid, signal.SIGKILL)  # also ends the processes that the compiler has started
         process.communicate()

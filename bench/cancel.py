@@ -1,6 +1,6 @@
-"""The client hangs up in prefill and in decode: how long its next request then waits for its first chunk.
+"""A client disconnects during prefill or decode: how long its next request then waits for its first chunk.
 
-For comparison, the same request is measured with no request before it.
+For comparison, the next request is also measured without a request before it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from .streams import Request, body, prompt_of
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 WAITS_MS_AT_MOST = 100.0
 NEXT_TOKENS = 8
-"""Tokens of the next prompt, whose prefill then takes almost no time."""
+"""Number of tokens in the prompt of the next request, so few that its prefill takes almost no time."""
 N_TOKENS = 400
 CASES = {"in prefill": 0, "in decode": 16, "nothing before it": None}
-"""Tokens of the cancelled request's prompt, by case. 0 stands for the long prompt."""
+"""For each case: the number of tokens in the prompt of the request whose client disconnects. 0 stands for the long
+prompt (--prompt), and None for no such request.
+"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prompt", type=int, default=6000, metavar="N", help="tokens of the long one (%(default)s)")
-    parser.add_argument("--after", type=int, default=1000, metavar="MS", help="hangs up then (%(default)s)")
+    parser.add_argument("--prompt", type=int, default=6000, metavar="N", help="tokens of the long prompt (%(default)s)")
+    parser.add_argument(
+        "--after", type=int, default=1000, metavar="MS", help="time after which the client disconnects (%(default)s)"
+    )
 
 
 def about(options: argparse.Namespace) -> str:
@@ -54,7 +58,7 @@ def _figure(case: str, quantity: str, values: list[float], at_most: float | None
 
 
 def _waited(server: Server, seed: str, n_prompt: int | None, options: argparse.Namespace) -> float:
-    """Returns the milliseconds for which the next request waited."""
+    """Returns for how many milliseconds the next request waited for its first chunk."""
     after = Request(body(prompt_of(NEXT_TOKENS, f"next {seed}"), 1), user=0)
     if n_prompt is None:
         return streams.send(server.port, [after]).streams[0].first_ms

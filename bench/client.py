@@ -1,5 +1,5 @@
-"""A small blocking HTTP client for servers on this machine. It measures the times of a streamed chat answer as its user
-sees them.
+"""A small blocking HTTP client for servers on this machine. Measures the times of a streamed chat answer as a user
+experiences them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TIMEOUT_S = 600.0
 
 
 class RefusedError(Exception):
-    """A request was answered with an error. The message quotes the answer."""
+    """Raised if the server answers a request with an error. The message quotes the answer."""
 
 
 def ask(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
@@ -47,9 +47,9 @@ class Answer:
     n_prompt: int
     n_prefilled: int
     first_ms: float
-    """Seconds from sending the request to the first piece of text."""
+    """Milliseconds from sending the request to the first piece of text."""
     reason: str
-    """llmd's reason word for the start of the request, or "" if the server reports none."""
+    """llmd's word for how the request started, such as exact_prefix, or "" if the server is not llmd."""
 
     @property
     def text(self) -> str:
@@ -57,7 +57,9 @@ class Answer:
 
 
 def chat(port: int, messages: Messages, **parameters: Any) -> Answer:
-    """Streams an answer. Raises RefusedError if the server refuses the request, or if the stream has an error."""
+    """Sends a chat request and receives its streamed answer. Raises RefusedError if the server refuses the request, or
+    if the stream contains an error.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
     body = {"messages": messages, "stream": True, "stream_options": {"include_usage": True}, **parameters}
     started_s = time.monotonic()
@@ -89,6 +91,6 @@ def _piece(event: dict[str, Any]) -> str:
 def _answer_of(pieces: list[str], first_ms: float, last: dict[str, Any]) -> Answer:
     session, timings = last.get("session", {}), last.get("timings", {})
     n_prompt = int(last["usage"]["prompt_tokens"])
-    # llmd reports this number in `session`. llama-server reports it as timings.prompt_n.
+    # llmd reports the number of prefilled tokens in `session`, and llama-server reports it as timings.prompt_n.
     n_prefilled = session.get("prefilled_prompt_tokens", timings.get("prompt_n", n_prompt))
     return Answer(pieces, n_prompt, int(n_prefilled), first_ms, str(session.get("session_reset_reason", "")))

@@ -1,8 +1,9 @@
-"""A conversation of a client, and the smallest number of tokens that a server must prefill for each of its requests.
+"""A conversation of a client with a server, and the smallest number of tokens that the server must prefill for each
+request of the conversation.
 
-The necessary tokens are the prompt's tokens after the longest prefix that the server has consumed before, in any
-conversation. Prefixes are compared as text, so that the number is the same for all servers and does not depend on how a
-server keeps its history.
+The necessary tokens are those after the longest prefix of the prompt that the server has already consumed in any
+conversation. Prefixes are compared as text, so that the number is the same for all servers, however a server stores its
+history.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The number of prompt tokens that a request prefilled, and the number that was necessary."""
+    """What one request cost: the number of prompt tokens that the server prefilled, the number that was necessary, the
+    time to the first token, and llmd's reason.
+    """
 
     n_prefilled: int
     n_needed: int
@@ -38,10 +41,12 @@ def words(seed: str, n: int) -> str:
 
 
 class Conversation:
-    """A conversation with the server at `port`.
+    """A conversation with the server at `port`. Each method that returns a Cost changes the messages and sends the
+    conversation.
 
-    `consumed` has the texts that the server has consumed. All conversations with the server share this list, and each
-    adds its own texts. `n_system` is the number of words in the system prompt, which is the same for all conversations.
+    `consumed` contains the texts that the server has consumed. All conversations with one server share this list, and
+    each adds its own texts to it. `n_system` is the number of words in the system prompt, which is the same for all
+    conversations.
     """
 
     def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:
@@ -53,7 +58,7 @@ class Conversation:
         self.messages: Messages = [{"role": "system", "content": words("system", n_system)}]
 
     def say(self, turn: str) -> Cost:
-        """Appends a user message, and the answer to it."""
+        """Appends a message of the user, and the server's answer to it."""
         self.messages.append(self.user(turn))
         return self._answered()
 
@@ -69,7 +74,7 @@ class Conversation:
         return self.say("edited")
 
     def strip(self) -> Cost:
-        """Removes the first half of every answer, like a client that drops reasoning, and continues the
+        """Removes the first half of every answer, as a client does that drops reasoning. Then continues the
         conversation.
         """
         for message in self.messages:
@@ -78,13 +83,13 @@ class Conversation:
         return self.say("stripped")
 
     def branch(self, turn: int) -> Cost:
-        """Removes all but the first `turn` turns, and appends another message."""
+        """Removes all turns except the first `turn` ones, and continues from there with another message."""
         self._left = [*self.messages]
         del self.messages[1 + 2 * turn :]
         return self.say("branch")
 
     def back(self) -> Cost:
-        """Restores the conversation that `branch` has changed, and continues it."""
+        """Restores the turns that `branch` has removed, and continues the conversation after them."""
         self.messages = self._left
         return self.say("back")
 
@@ -92,7 +97,7 @@ class Conversation:
         prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]
         n_needed = self._needed(prompt)
         answer = client.chat(self._port, self.messages, **self._parameters)
-        # The server has generated the last token, but has not consumed it.
+        # The last generated token is left out, because the server has not consumed it.
         self._consumed.append(prompt + "".join(answer.pieces[:-1]))
         self.messages.append({"role": "assistant", "content": answer.text})
         return Cost(answer.n_prefilled, n_needed, answer.first_ms, answer.reason)

@@ -1,4 +1,4 @@
-"""A server for one measurement. It is started in a temporary directory, and stopped at the end."""
+"""Starts a server for one measurement, with its files in a temporary directory, and stops it at the end."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
-# Variables that build.sh sets for every program that it starts. Servers of users run without these variables.
+# Environment variables that build.sh sets for every program that it starts. The measured servers run without them, as
+# servers of users do.
 _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns the environment without variables that build.sh sets, and without options of llmd."""
+    """Returns this process's environment without the variables that build.sh sets, and without options of llmd."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
     }
 
 
 class StartError(Exception):
-    """The server did not start. The message says why."""
+    """Raised if the server did not start. The message contains the server's log."""
 
 
 class Server:
-    """A server process that listens on a port of this machine. `with` waits until the server is ready, and stops the
-    server at the end.
+    """A server process that listens on a port of this machine. The server is used in a `with` statement, which waits
+    until the server is ready, and stops it at the end.
     """
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
-        """`directory` is removed at the end. `ready_at` is the path whose answer has status 200 as soon as the model is
-        loaded.
+        """Starts the server. `directory` gets the server's log and is removed at the end. `ready_at` is a path of the
+        server that has status 200 as soon as the model is loaded.
         """
         self._directory = directory
         self._ready_at = ready_at
@@ -51,7 +52,7 @@ class Server:
         self.pid = self._process.pid
         self.port = 0
         self.ready_s = 0.0
-        """Seconds from the start of the process until the server was ready, to 10 ms."""
+        """Seconds from the start of the process until the server was ready, with an error of at most 10 ms."""
 
     def __enter__(self) -> Server:
         try:
@@ -67,15 +68,15 @@ class Server:
         self._stop()
 
     def metric(self, name: str) -> float:
-        """Returns the value of a metric (/metrics)."""
+        """Returns the value of one metric in the answer of /metrics."""
         match = re.search(rf"^{name} (\S+)$", ask(self.port, "GET", "/metrics").decode(), re.MULTILINE)
         if match is None:
             raise KeyError(name)
         return float(match[1])
 
     def is_ready(self) -> bool:
-        """Returns whether the server is ready, and sets `port` as soon as the port is known. Called while the server
-        starts.
+        """Returns whether the server is ready. Sets `port` as soon as the server's log shows the port. Called
+        repeatedly while the server starts.
         """
         match = re.search(r"http://127\.0\.0\.1:(\d+)", self._log.read_text(errors="replace"))
         if match is None:
@@ -106,7 +107,7 @@ class Server:
 
 
 def daemon(model: str, **options: str | int) -> Server:
-    """Returns llmd as a server. `options` are options of llmd, with underscores in their names."""
+    """Starts llmd and returns it. `options` are options of llmd, with underscores in their names: ctx_size=8192."""
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}

@@ -1,7 +1,8 @@
-"""A day on a workstation in simulated time: 10,000 sessions on a simulated model, without pauses between turns.
+"""A day on a workstation: 10,000 sessions on a simulated model, without the pauses between turns.
 
-Sessions of one to eight turns are opened over the day. A few sessions are in use at any moment, most are abandoned
-after their turns, and some are used again hours later. Only the idle time of the day is left out.
+Over the day, sessions of one to eight turns are opened. A few sessions are in use at any moment. Most sessions are
+never used again after their turns, and some are used again hours later. The order of the turns is that of a day, but
+without the idle time.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ USERS = 8
 """Number of users who work at the same time: agents, editors and chats."""
 TURNS_MAX, TURN_TOKENS_MAX, ANSWER_TOKENS_MAX = 8, 400, 60
 COMES_BACK = 0.1
-"""Fraction of the sessions that are used again later in the day."""
+"""Fraction of the sessions whose last turn comes later in the day."""
 BATCHES = 20
 PARKED_MAX = 1024
-"""The daemon's --max-parked. Beyond this number, the daemon forgets the least recently used sessions."""
-# Token ids that stand for ordinary text in every simulated model.
+"""The daemon's --max-parked. If there are more sessions, the daemon forgets those that were used least recently."""
+# Token ids that are ordinary text in every simulated model.
 TEXT_TOKENS = range(97, 123)
 
 
@@ -38,7 +39,7 @@ class Turn:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sessions", type=int, default=0, metavar="N", help="of the day")
+    parser.add_argument("--sessions", type=int, default=0, metavar="N", help="number of sessions in the day")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -50,8 +51,8 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def plan(n_sessions: int, seed: str) -> list[list[Turn]]:
-    """Returns the turns of each user, in order. A session belongs to one user. Each prompt of a session repeats the one
-    before, as clients do, and is longer.
+    """Returns, for each user, the turns of the day in order. A session belongs to one user. Each prompt of a session
+    begins with the session's prompt before, as prompts of clients do.
     """
     chance = random.Random(seed)
     by_user: list[list[Turn]] = [[] for _ in range(USERS)]

@@ -1,8 +1,8 @@
-"""The cost of a running daemon: start to ready, idle memory and processor, memory of sessions, and memory returned.
+"""The cost of a daemon: time to start, idle memory and processor time, and memory of open and closed sessions.
 
 "beyond the weights" is the resident memory minus the size of the model's file. The memory of a session is measured
-without the first session, because a server can allocate the memory of all sessions when the first session begins. Each
-turn starts a new daemon.
+without the first session, because a server can allocate the memory of all sessions when the first one begins. Each
+repeat starts a new server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = dict[str, dict[str, list[float]]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parked", type=int, default=0, metavar="N", help="conversations that are parked")
+    parser.add_argument("--parked", type=int, default=0, metavar="N", help="number of conversations that are parked")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -114,8 +114,8 @@ def _add_targets(report: Report, found: Values, reading: list[float]) -> None:
 
 
 def _read_s(path: str) -> float:
-    """Returns the seconds to read the whole file. If the file is cached, it is read from the page cache, as at the
-    start of a daemon.
+    """Returns the seconds that reading the whole file takes, for comparison with the start of a server. A file that is
+    in the page cache is read from there, as a server does.
     """
     started_s = time.monotonic()
     with open(path, "rb", buffering=0) as file:

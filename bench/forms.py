@@ -1,6 +1,7 @@
-"""Cost of structured output for other streams.
+"""What a stream with structured output costs the other streams.
 
-Measures the gaps between the tokens of streams without structured output: alone, and next to a stream with a schema.
+Measures the gaps between the tokens of streams without structured output ("free streams"): alone, next to a stream
+whose answer has a JSON schema (a "form"), and next to one more free stream.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ SCHEMA = {
         }
     },
 }
-"""A schema whose answer never has to end."""
+"""A schema with so many rows that an answer always reaches --tokens before it may end."""
 
 
 class Heard:
-    """The times at which the tokens of one stream arrived."""
+    """Receives the events of one stream, and records the times at which its tokens arrived."""
 
     def __init__(self) -> None:
         self.at_s: list[float] = []
@@ -68,8 +69,10 @@ class Heard:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--streams", type=int, default=4, metavar="N", help="free ones (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=100, metavar="N", help="of each (%(default)s)")
+    parser.add_argument(
+        "--streams", type=int, default=4, metavar="N", help="number of streams without structured output (%(default)s)"
+    )
+    parser.add_argument("--tokens", type=int, default=100, metavar="N", help="tokens of each stream (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -92,7 +95,7 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
         report.progress(f"{repeat + 1} of {repeats}")
         for case, beside in cases.items():
             gaps, beside_ms = await _together(engine, options, beside)
-            if repeat >= 0:  # repeat -1 warms up
+            if repeat >= 0:  # repeat -1 only warms up the engine
                 found[case].append(gaps)
                 formed += [beside_ms] if case == "beside a form" else []
     for case, runs in found.items():
@@ -104,7 +107,9 @@ async def _measure(report: Report, path: str, options: argparse.Namespace) -> No
 async def _together(
     engine: Engine, options: argparse.Namespace, other_grammar: bytes | None
 ) -> tuple[list[float], float]:
-    """Returns the gaps of the streams without structured output, and the median gap of the stream next to them."""
+    """Runs all streams at once. Returns the gaps of the free streams, and the median gap of the other stream.
+    `other_grammar` is the constraint of the other stream: b"" for a free stream, and None for no other stream.
+    """
     free = [Heard() for _ in range(options.streams)]
     other = Heard()
     for number, heard in enumerate(free):

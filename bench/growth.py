@@ -1,8 +1,9 @@
-"""Cost of a token for the daemon itself in a short and in a long answer: it must not grow with the answer.
+"""Processor time of the daemon for a token: in a long answer, a token must not cost more than in a short one.
 
-The cost is the processor time divided by the number of tokens in the answer. It is measured for each dialect and form,
-and separately for the event loop, the decode thread (including the simulated model) and all other threads. Costs that
-occur once per request make short answers more expensive per token.
+The cost of a token is the processor time for an answer divided by the number of its tokens. It is measured for each
+dialect and each form of answer (such as tool calls or structured output), and separately for the event loop, the decode
+thread (including the simulated model) and all other threads. A token of a short answer costs more, because the short
+answer has to bear the costs of a request alone.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from .report import Figure, Report
 MODELS = ("sim:dense",)
 LENGTHS = (3000, 30000)
 GROWTH_MOST = 1.25
-"""Largest allowed ratio of a token's cost in the second half of a long answer to the cost in the first half."""
+"""Target: the cost of a token in the second half of a long answer, divided by its cost in the first half, is at most
+this.
+"""
 COUNTS_US = 1.0
-"""Cost in microseconds per token below which the growth of a thread's cost is ignored."""
+"""If a token costs a thread fewer microseconds than this, the growth of that cost is not reported."""
 THREADS = ("loop", "decode", "others")
 TEMPLATE = ROOT / "tests" / "templates" / "qwen3.jinja"
-"""A template with reasoning and calls."""
+"""A chat template that supports reasoning and tool calls."""
 _ROOM = 2048
-"""Number of tokens of the context that are reserved for prompts."""
+"""Number of tokens by which the context exceeds the answers, for the prompts."""
 
 Body = dict[str, Any]
 
@@ -41,23 +44,38 @@ class Form:
     name: str
     path: str
     body: Callable[[int], Body]
-    """Returns the body of a request for an answer of about the given number of tokens."""
+    """Returns the body of a request whose answer has about this number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one answer, by thread."""
+    """The cost of one answer: its number of tokens, and the microseconds of processor time that it took in each
+    thread.
+    """
 
     n_tokens: float
     us: dict[str, float]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lengths", type=int, nargs=2, default=LENGTHS, metavar="N", help="tokens (%(default)s)")
     parser.add_argument(
-        "--step-us", type=int, default=100, metavar="US", help="pace of the model; 0: none, events have several tokens"
+        "--lengths",
+        type=int,
+        nargs=2,
+        default=LENGTHS,
+        metavar="N",
+        help="tokens of the short and of the long answer (%(default)s)",
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="forms whose names have this")
+    parser.add_argument(
+        "--step-us",
+        type=int,
+        default=100,
+        metavar="US",
+        help="time of one step of the model; 0: as fast as possible, so that an event has several tokens",
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="measure only forms of answer whose names contain this"
+    )
 
 
 def about(options: argparse.Namespace) -> str:
@@ -81,7 +99,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int, int], repeats: int) -> None:
-    _cost(server, form, lengths[0])  # warms up imports and buffers
+    _cost(server, form, lengths[0])  # not measured: the first request imports modules and allocates buffers
     turns = [[_cost(server, form, n) for n in lengths] for _ in range(repeats)]
     for thread in THREADS:
         for at in (0, 2):
@@ -95,8 +113,8 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 
 def _growth(turn: list[Cost], thread: str) -> float:
-    """Returns the ratio of a token's cost in the second half of the answer to the cost in the first half, without costs
-    that occur once per request.
+    """Returns the cost of a token in the second half of a long answer, divided by its cost in the first half. Costs
+    that occur once per request cancel out, because the costs of answers of three lengths are subtracted.
     """
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)
@@ -109,7 +127,7 @@ def _cost(server: Server, form: Form, n_tokens: int) -> Cost:
     _sent(server.port, form.path, form.body(n_tokens))
     after, n_after = _cpu_s(server.pid), server.metric("llmd_decode_tokens_total")
     if n_after - n_before < n_tokens * 0.9:
-        raise SystemExit(f"{form.name}: {n_after - n_before:.0f} tokens where {n_tokens} were asked for")
+        raise SystemExit(f"{form.name}: the answer has {n_after - n_before:.0f} tokens instead of {n_tokens}")
     return Cost(n_after - n_before, {thread: (after[thread] - before[thread]) * 1e6 for thread in THREADS})
 
 
@@ -124,8 +142,8 @@ def _cpu_s(pid: int) -> dict[str, float]:
 
 
 def _sent(port: int, path: str, body: Body) -> None:
-    """Sends a request, and receives the whole answer without parsing it, so that the client is faster than the
-    daemon.
+    """Sends a request and receives the whole answer. Does not parse the answer, so that the client is always faster
+    than the daemon.
     """
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
@@ -148,11 +166,13 @@ SCHEMA = {
 }
 _ROW = " little world made some people very"
 _TOKENS_OF_ROW = 8
-"""Tokens of a row: one per word, and the tokens between two rows."""
+"""Number of tokens of one row of the answer: one for each word, and those between two rows."""
 
 
 def _script(n: int) -> str:
-    """Returns the script of the simulated model: its answers to the words in `_chat_body`."""
+    """Returns the part of the simulated model's script for answers of about `n` tokens. The script has the answers of
+    the model to the messages that `_chat_body` sends.
+    """
     words = " little world" * (n // 2)
     rows = ",".join([f'"{_ROW}"'] * (n // _TOKENS_OF_ROW + 1))
     form = f'{{"rows":[{rows}]}}'
@@ -168,8 +188,8 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
-    """Returns a function that makes the body of a request. `limit` is the dialect's name for the maximum number of
-    tokens, and `prompt` the dialect's name for the prompt.
+    """Returns a function that makes the body of a request with a plain text as its answer. `limit` is the name that the
+    dialect has for the maximum number of tokens, and `prompt` the name that it has for the prompt.
     """
 
     def body(n: int) -> Body:
@@ -204,7 +224,7 @@ def forms() -> Iterator[Form]:
 _PARAMETERS = {"type": "object", "properties": {"rows": {"type": "array", "items": {"type": "string"}}}}
 _TOOL = {"type": "function", "function": {"name": "keep", "description": "", "parameters": _PARAMETERS}}
 _STOPS = ["zebra", " little world made zebras", "\n\n\n\nzebra", " the of and zebra"]
-"""Stop strings of which the answer contains beginnings, but never a whole string."""
+"""Stop strings that never occur in the answer, although their beginnings do."""
 
 
 def _openai() -> Iterator[Form]:

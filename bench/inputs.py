@@ -1,7 +1,8 @@
-"""Sends the worst inputs that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
+"""Sends one of the worst inputs that a client can send, for bench/abuse.py: python -m bench.inputs NAME PORT BODY_LIMIT
+TIMES.
 
-This program runs in a process of its own, so that its own cost is not measured. It prints "ready" when the input is
-prepared, and sends the input after reading a line.
+This program runs in a separate process, so that the time for preparing the input is not measured. It prints "ready"
+when the input is prepared, and sends the input TIMES times after it has read a line from standard input.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Send = Callable[[int], None]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MB = 1_000_000
 HELD_S = 3.0
-"""Seconds for which a connection that sends nothing, or little, is kept open."""
+"""Seconds for which this program keeps a connection open on which it sends nothing, or little."""
 TIMEOUT_S = 120.0
 
 
@@ -28,7 +29,9 @@ def connect(port: int) -> socket.socket:
 
 
 def exchange(port: int, data: bytes) -> None:
-    """Sends the data, closes the sending direction, and receives until the end. The server may stop reading earlier."""
+    """Sends the data over a new connection, closes the sending direction, and receives until the server closes the
+    connection. It is no error if the server closes the connection before all data are sent.
+    """
     with connect(port) as connection:
         try:
             connection.sendall(data)
@@ -55,18 +58,20 @@ def fields(values: Mapping[str, object], path: str = CHAT) -> Send:
 
 
 def content(text: bytes) -> Send:
-    """Returns a chat request with one message. `text` is the message's content as JSON, without the quotes."""
+    """Makes a chat request with one message. `text` is the content of the message as a JSON string, without the
+    quotes.
+    """
     return body(b'{"max_tokens":1,"messages":[{"role":"user","content":"' + text + b'"}]}')
 
 
 def padded(limit: int, filler: bytes) -> Send:
-    """Returns a body whose size is exactly the limit."""
+    """Makes a chat request whose body has exactly `limit` bytes: its message repeats `filler`."""
     start, end = b'{"max_tokens":1,"messages":[{"role":"user","content":"', b'"}]}'
     return body(start + filler * ((limit - len(start) - len(end)) // len(filler)) + end)
 
 
 def bomb() -> Send:
-    """Returns a compressed body of some hundred kilobytes that decompresses to 300 MB."""
+    """Makes a chat request whose compressed body has some hundred kilobytes, and would decompress to 300 MB."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     packed = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
     return body(packed, CHAT, "Content-Encoding: gzip")
@@ -81,7 +86,9 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """Returns a body that combines everything that takes long to decode."""
+    """Makes a chat request that combines everything that takes long to decode: floats that are slow to parse, many
+    objects, and integers that are written as floats.
+    """
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
     messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
@@ -89,33 +96,41 @@ def combined(n_floats: int, n_objects: int) -> Send:
 
 
 def as_floats() -> bytes:
-    """Returns JSON members whose type is integer, with each value written as a float."""
+    """Returns JSON members whose declared type is integer. Each value is written as a float, because such a value is
+    decoded separately.
+    """
     return b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
 
 
 def variables(n_floats: int) -> Send:
-    """Returns a body with slow floats that is nevertheless valid, because template variables can have any values."""
+    """Makes a chat request with floats that are slow to parse. The request is valid nevertheless, because variables of
+    the template can have any values.
+    """
     floats = b",".join([SLOW_FLOAT] * n_floats)
     head = b'{"messages":[{"role":"user","content":"hi"}],"logprobs":true,"chat_template_kwargs":{"a":[%b]}' % floats
     return body(head + as_floats() + b"}")
 
 
 def unknown(n: int) -> Send:
-    """Returns a body with unknown members. In Ollama's API, llmd ignores unknown members and logs their names."""
+    """Makes a request of Ollama's API with `n` unknown members. llmd ignores these members and logs their names."""
     return body(
         json.dumps({"messages": [], **{f"k{n}": 1.5 if n < 1000 else n for n in range(n)}}).encode(), "/api/chat"
     )
 
 
 def biased(n_ids: int, n_biases: int) -> Send:
-    """Returns a prompt of token ids, some of them written as floats, with biases that are slow to parse."""
+    """Makes a completion request whose prompt consists of token ids, some of them written as floats, and whose logit
+    biases are slow to parse.
+    """
     ids = b",".join([b"1.0"] * 60 + [b"100000"] * n_ids)
     biases = b",".join(b'"%d":%b' % (n, SLOW_FLOAT) for n in range(n_biases))
     return body(b'{"max_tokens":1.0,"prompt":[%b],"logit_bias":{%b}}' % (ids, biases), COMPLETIONS)
 
 
 def calls(n: int) -> Send:
-    """Returns a conversation with past calls, whose arguments have as many floats as llmd compares as values."""
+    """Makes a chat request with `n` past tool calls. llmd compares such calls with the calls that the model has
+    generated. The arguments of each call have the largest number of floats that llmd still decodes for this comparison.
+    """
     function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
     call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     return fields({"messages": [{"role": "user", "content": "hi"}, *[call] * n, {"role": "user", "content": "hi"}]})
@@ -125,11 +140,13 @@ def items(n: int, item: Mapping[str, object]) -> Send:
     return body(json.dumps({"input": [item] * n, "max_output_tokens": 1}).encode(), "/v1/responses")
 
 
-# --- connections -----------------------------------------------------------------------------------------------------
+# --- inputs of several connections -----------------------------------------------------------------------------------
 
 
 def held(n: int, data: bytes, drip: bytes = b"") -> Send:
-    """Opens `n` connections at once. Each sends `data`, and then `drip` now and then, or nothing if `drip` is empty."""
+    """Opens `n` connections at once. Each sends `data` and then, every 0.1 s, `drip`. If `drip` is empty, sends nothing
+    more.
+    """
 
     def send(port: int) -> None:
         connections = []
@@ -154,7 +171,7 @@ def held(n: int, data: bytes, drip: bytes = b"") -> Send:
 
 
 def many(n: int, data: bytes) -> Send:
-    """Opens `n` connections, one after the other."""
+    """Opens `n` connections, one after the other, and sends `data` on each."""
 
     def send(port: int) -> None:
         for _ in range(n):
@@ -168,7 +185,7 @@ def get(path: str = "/health", *headers: str) -> bytes:
 
 
 def unread(port: int) -> None:
-    """Requests long answers and reads nothing."""
+    """Sends requests with long answers over one connection, and never reads an answer."""
     with connect(port) as connection:
         connection.settimeout(HELD_S)
         try:
@@ -179,7 +196,7 @@ def unread(port: int) -> None:
 
 
 def left(n: int) -> Send:
-    """Sends `n` requests, and disconnects each time before the answer."""
+    """Sends `n` chat requests at the same time, each over a new connection, and disconnects before the answers."""
     data = json.dumps({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000, "ignore_eos": True})
     whole = head(CHAT, len(data)) + data.encode()
 

@@ -1,6 +1,7 @@
-"""The figures in the repository: one CSV file per processor in bench/results.
+"""Reads and writes the figures that the repository keeps in bench/results, in one CSV file for each processor.
 
-A file has only the newest figures of each measurement and model. Older figures are in the history of the repository.
+A file contains only the newest figures of each measurement and model. The history of the repository contains older
+figures.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def keep(path: Path, machine: str, measured: str, rows: Sequence[Mapping[str, str]]) -> None:
-    """Writes `rows` to the file. They replace the file's rows of the same measurement and model.
+    """Writes the figures `rows` to the file, in place of the file's figures of the same measurement and model.
 
-    `machine` is a description of the processor, which becomes the file's first line. `measured` is the day and the
-    commit.
+    `machine` describes the processor and becomes the first line of the file. `measured` is the day and the commit of
+    the measurement.
     """
-    # If a model was given as a path, only its file name is stored, because the path has no meaning on another machine.
+    # If the model is a path, only its file name is stored, because the path has no meaning on another machine.
     new = [{"measured": measured, **row, "model": row["model"].rpartition("/")[2]} for row in rows]
     replaced = {(row["bench"], row["model"]) for row in new}
     kept = [row for row in read(path) if (row["bench"], row["model"]) not in replaced] if path.exists() else []

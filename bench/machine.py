@@ -1,4 +1,4 @@
-"""Describes the machine, and the load that other processes caused during a measurement."""
+"""Describes this machine, and the load that other processes caused while a measurement ran."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-# Instruction sets that determine which kernels llama.cpp uses, the best first. Only the processor's best instruction
-# set is shown.
+# Instruction sets that decide which compute kernels llama.cpp uses, the fastest first. `processor` shows only the first
+# that the processor has.
 _INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
 
 
 def describe() -> str:
-    """Returns a text such as "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors". The name alone would not do,
-    because different models share a name.
+    """Returns a text such as "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors". The name of the processor is
+    not enough, because different models can have the same name.
     """
     return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors"
 
@@ -33,7 +33,9 @@ def processor(cpuinfo: str) -> str:
 
 
 def thread_cpu_s(pid: int, tid: int) -> float:
-    """Returns the processor time that a thread has used so far, with nanoseconds if the kernel measures them."""
+    """Returns the processor time in seconds that a thread has used so far. It is exact to a nanosecond if the kernel
+    measures that.
+    """
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, IndexError):
@@ -46,7 +48,7 @@ def _stat_cpu_s(stat: str) -> float:
 
 
 def _processes() -> dict[int, tuple[str, float, int]]:
-    """Returns the name, processor time and parent of every process, by pid."""
+    """Returns the name, the processor time in seconds and the parent's pid of every process, by pid."""
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -54,21 +56,25 @@ def _processes() -> dict[int, tuple[str, float, int]]:
         try:
             stat = (entry / "stat").read_text()
         except OSError:
-            continue  # the process has just ended
+            continue  # the process has ended meanwhile
         name = stat[stat.index("(") + 1 : stat.rindex(")")]
         found[int(entry.name)] = (name, _stat_cpu_s(stat), int(stat.rpartition(")")[2].split()[1]))
     return found
 
 
 class Neighbours:
-    """Measures the processor time of all processes except this one and its children."""
+    """Measures how much processor time all other processes use, except this process and the processes that it has
+    started.
+    """
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()
         self._before = _processes()
 
     def report(self) -> str:
-        """Returns a text such as "1.3 of 2 processors (python3 0.9, cc1plus 0.4), load average 2.1"."""
+        """Returns a text such as "others took 1.30 of 2 processors (python3 0.90, cc1plus 0.40), load average 2.1", for
+        the time since this object was made.
+        """
         elapsed_s = time.monotonic() - self._started_s
         by_name: dict[str, float] = {}
         total = 0.0
@@ -95,8 +101,8 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    """Returns the day and the commit, such as "2026-01-31, commit 0123abc". Adds "and changes" if sources differ from
-    the commit.
+    """Returns today's date and the commit of the repository, such as "2026-01-31, commit 0123abc". Adds "and changes"
+    if the sources differ from this commit.
     """
     commit = _git("rev-parse", "--short", "HEAD")
     changed = _git("status", "--porcelain", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
@@ -113,11 +119,13 @@ def _git(*arguments: str) -> str:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Returns the processor time that all threads of a process have used so far."""
+    """Returns the processor time in seconds that all threads of a process have used so far."""
     return sum(thread_cpu_s(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def resident_mb(pid: int) -> float:
-    """Returns the resident memory of a process in megabytes, including shared and file-backed memory."""
+    """Returns the resident memory of a process in megabytes. Memory that is shared, or mapped from files, counts,
+    too.
+    """
     rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(rows["VmRSS"].split()[0]) / 1000 * 1.024

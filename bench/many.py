@@ -1,10 +1,10 @@
-"""Many streams at once: in fresh slots, in every other of the warm sessions, and after streams that came and went.
+"""Many streams at once: in new sessions, in every second of the warm sessions, and after other streams.
 
-Measures decode after a prompt of 64 tokens: tokens per second of all streams and of each stream, gaps between tokens,
-and the time to the first token of the last stream. The time for the total begins with the first text of any stream.
-Every server has one turn before the measured turns. The daemon forgets the sessions of each turn afterwards, so that
-every turn finds the same slots. Streams in every other slot are compared with streams in neighboring slots, in sessions
-that are equally warm.
+Measures decode after a prompt of 64 tokens: the tokens per second of all streams together and of each stream, the gaps
+between tokens, and the time until the last of the streams has its first token. The tokens per second of all streams are
+counted from the first text of any stream. Every server runs one turn before the measured turns. After each turn, the
+sessions of the turn are deleted, so that every turn finds the same slots. Streams in every second slot ("staggered")
+are compared with streams in neighboring slots, in sessions that are equally warm.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED, BESIDE = "staggered", "neighbours beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
-"""Total number of requests, which take four or eight users about two minutes. The first number applies to four or more
-users.
+"""Number of requests of all users together in the case "traffic". The requests of four or eight users take about two
+minutes. One, two or three users each send as many requests as if there were four users.
 """
-# Target: smallest ratio of our total rate to llama-server's, by the number of streams.
+# Target, by the number of streams: the tokens per second of all streams of llmd, divided by those of llama-server, are
+# at least this.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
 REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
@@ -39,10 +40,12 @@ Runs = dict[str, list[Run]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--streams", type=int, nargs="+", default=[], metavar="N", help="at once")
-    parser.add_argument("--tokens", type=int, default=48, metavar="N", help="tokens of one (%(default)s)")
-    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="(all)")
-    parser.add_argument("--traffic", type=int, default=0, metavar="N", help="requests of each user who comes and goes")
+    parser.add_argument("--streams", type=int, nargs="+", default=[], metavar="N", help="numbers of concurrent streams")
+    parser.add_argument("--tokens", type=int, default=48, metavar="N", help="tokens of one stream (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="what to measure (all)")
+    parser.add_argument(
+        "--traffic", type=int, default=0, metavar="N", help="number of requests of each user in the case traffic"
+    )
 
 
 def about(options: argparse.Namespace) -> str:
@@ -80,8 +83,8 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
-    """Runs a turn in neighboring slots of another daemon right after each of our turns, so that both run in the same
-    minute.
+    """Measures streams in every second slot of each server. Each turn of llmd comes right before or after a turn of a
+    second llmd, whose streams are in neighboring slots. So both run under the same load of the machine.
     """
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):
@@ -116,14 +119,14 @@ def _run(kind: str, server: Server, n: int, turn: str, options: argparse.Namespa
 
 
 def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
-    """Runs streams in new sessions."""
+    """Runs `n` streams at once, each in a new session."""
     names = [f"{seed} {number}" for number in range(n)]
     return streams.complete(server.port, [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names])
 
 
 def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
-    """Continues one of every `every` warm sessions. Before the stream, such a session has as many tokens as a fresh
-    session has after its prompt.
+    """Makes `every * n` sessions warm by prefilling half of their prompt, and then runs streams in `n` of these
+    sessions: in the first of each `every` sessions. A stream begins after as many tokens as in `fresh`.
     """
     names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
@@ -135,7 +138,9 @@ def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
 
 
 def traffic(n_users: int, n_requests: int) -> list[Request]:
-    """Returns requests of many lengths, each in a new session. A user sends one request after the other."""
+    """Returns requests whose prompts and answers have many lengths, each in a new session. Each user sends one request
+    after the other.
+    """
     lengths = random.Random("traffic")
     requests = []
     for number in range(n_users * n_requests):
@@ -146,8 +151,8 @@ def traffic(n_users: int, n_requests: int) -> list[Request]:
 
 
 def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
-    """Returns the tokens per second of all streams together. The time begins with the first text or, for traffic, with
-    the first prompt.
+    """Returns the tokens per second of all streams together. The time begins with the first text of any stream or, for
+    the case "traffic", with the first request.
     """
     if kind == "traffic":
         n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
@@ -178,7 +183,7 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
 
 
 def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:
-    """Returns, for each run of each side, the decode rate of the median stream after its first token."""
+    """Returns, for each run of each server, the median of the streams' tokens per second after their first tokens."""
     return {
         side: [statistics.median(one.decode_rate(n_tokens) for one in run.streams) for run in made]
         for side, made in runs.items()

@@ -1,4 +1,6 @@
-"""The generated models. A model of realistic size is generated when it is first used."""
+"""Finds the model of a measurement. The models bench-* and tiny-* have random weights, and are generated when they are
+first used.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Q4 = "-q4"
 
 
 def path_of(model: str) -> str:
-    """Returns the path of a model. `model` is the name of a generated model, a path, or sim:..."""
+    """Returns the path of a model, and generates the model if necessary. `model` is the name of a generated model
+    (bench-* or tiny-*), the path of a GGUF file, or a simulated model (sim:...).
+    """
     if not model.startswith(("bench-", "tiny-")):
         return model
     path = DIRECTORY / f"{model}.gguf"
@@ -33,7 +37,9 @@ def _generate(model: str) -> list[str]:
 
 
 def _quantize(model: str) -> list[str]:
-    """Returns the command that quantizes the model to Q4_K_M with llama.cpp's own program."""
+    """Returns the command that makes the model `NAME-q4`: it quantizes the model NAME to Q4_K_M with llama.cpp's own
+    program.
+    """
     directory = peer.directory()
     if directory is None:
         raise SystemExit(f"{model} is made by llama-quantize; {peer.advice()}")

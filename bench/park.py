@@ -1,4 +1,4 @@
-"""Moves a session's state out of the model's memory and back, compared with copying as many bytes (bench/park.c)."""
+"""Moving a session's state out of the model's memory and back (bench/park.c), next to copying as many bytes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from . import models
 from .report import Figure, Report
 
-# A restore should take at most twice the time of copying its bytes. Below a few megabytes there is no target, because
-# calls take most of the time, some hundred microseconds.
+# Target: restoring a state takes at most twice the time of copying its bytes. A state of less than a few megabytes has
+# no target, because the calls of llama.cpp then take most of the time, some hundred microseconds.
 MODELS = ("bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8")
 RATIO = 0.5
 TARGET_BYTES_MIN = 4_000_000
@@ -31,7 +31,9 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _measure(path: str, n_tokens: int, repeats: int) -> list[list[int]]:
-    """Returns rows of bytes, memcpy_us, save_us and load_us. The first row is a warm-up."""
+    """Returns one row for each repeat: the bytes of the state, and the microseconds to copy them, to save the state and
+    to restore it. A first repeat only warms up, and is not returned.
+    """
     if not PROGRAM.exists():
         raise SystemExit(f"{PROGRAM} is missing: run ./build.sh bench")
     command = [str(PROGRAM), path, str(n_tokens), str(repeats + 1)]

@@ -1,7 +1,8 @@
-"""llama.cpp's own programs for comparison, built by `./build.sh peer` from the same source with the same flags.
+"""Runs llama.cpp's own programs (llama-server, llama-bench) for comparison. `./build.sh peer` builds them from the same
+source and with the same compiler flags as llmd.
 
-The programs run as users run them: in the environment of a shell, with their own defaults. Options are added only if a
-measurement is impossible without them (a slot per stream, a longer context).
+The programs run as users run them, with the environment of a shell and their default options. An option is added only
+if a measurement is impossible without it: a slot for each stream, or a longer context.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any
 
 from .daemon import Server, clean_environment, free_port
 
-# build.sh sets this variable to the directory of the programs, if they are built.
+# Environment variable that build.sh sets to the directory of the programs if they are built.
 DIRECTORY_VARIABLE = "LLMD_BENCH_PEER"
 SLOTS = 4
-"""Number of slots that llama-server has by default."""
+"""The number of slots that llama-server has by default."""
 
 
 def directory() -> Path | None:
@@ -32,10 +33,10 @@ def advice() -> str:
 
 
 def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
-    """Returns llama-server with `slots` streams at once.
+    """Starts a llama-server that can run `slots` streams at once, and returns it.
 
-    The number of slots is passed only if it exceeds llama-server's default. llama-server divides its context among its
-    slots, so the context is `n_ctx` tokens for each slot.
+    The number of slots and the context size are passed only if `slots` exceeds llama-server's default. llama-server
+    divides its context among its slots, so its context size is `n_ctx` times `slots`.
     """
     found = directory()
     if found is None:
@@ -49,18 +50,18 @@ def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None
 
 @dataclass(frozen=True, slots=True)
 class EngineRate:
-    """The content of one row of llama-bench's output."""
+    """One row of llama-bench's output: the rate of prefill or decode after a context of `n_depth` tokens."""
 
     n_prompt: int
     n_decoded: int
     n_depth: int
     tokens_per_s: tuple[float, ...]
-    """The rate of each repeat."""
+    """The tokens per second of each repeat."""
 
 
 def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:
-    """Runs llama-bench. Measures prefill of prompts of these lengths, and decode of `n_decoded` tokens after contexts
-    of these depths.
+    """Runs llama-bench, which measures the prefill of a prompt of each length in `prompts`, and the decode of
+    `n_decoded` tokens after a context of each length in `depths`.
     """
     found = directory()
     if found is None:
@@ -76,7 +77,7 @@ def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], re
 
 
 def read_engine(rows: list[dict[str, Any]]) -> list[EngineRate]:
-    """Parses the JSON of llama-bench."""
+    """Returns the rows of llama-bench's JSON output."""
     return [
         EngineRate(row["n_prompt"], row["n_gen"], row["n_depth"], tuple(float(rate) for rate in row["samples_ts"]))
         for row in rows

@@ -1,4 +1,4 @@
-"""Cost of picking one of 151,936 tokens: for every form of structured output, and for every sampler without one."""
+"""Time to pick one of 151,936 tokens: for each kind of structured output, and for each sampler without it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ QUANTITIES = ("median", "99 % within", "longest")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tokens", type=int, default=1000, metavar="N", help="of each case (%(default)s)")
+    parser.add_argument(
+        "--tokens", type=int, default=1000, metavar="N", help="number of tokens to pick in each case (%(default)s)"
+    )
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"processor time of {options.tokens} picks; MODEL is `made`, or a file with a word in base64 on each line"
+    return f"processor time of {options.tokens} picks; MODEL is `made`, or a file with one token in base64 on each line"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:

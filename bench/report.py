@@ -1,4 +1,6 @@
-"""Figures: medians of repeats, side by side, as CSV on stdout for programs and as a table on stderr for people."""
+"""Reports figures. A figure is the median of repeated measurements of one side (llmd, llama-server, ...). Figures are
+written as CSV to stdout for programs, and as a table to stderr for people.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from . import kept, machine
 COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
 OURS = "llmd"
 RATIO = "ratio"
-"""The side of a figure that is the ratio of the two other sides."""
+"""The value of Figure.side if the figure is the ratio of two sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met. None if there is no target."""
+        """True if the target is met. None if the figure has no target."""
         if self.at_least is not None:
             return self.median >= self.at_least
         return self.median <= self.at_most if self.at_most is not None else None
@@ -51,8 +53,8 @@ class Figure:
 
 
 def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Returns the ratio of each turn if both sides have the same number of turns, otherwise the ratio of the
-    medians.
+    """Returns the ratio of the two sides in each turn if both have the same number of turns. Otherwise returns only the
+    ratio of their medians.
     """
     if len(ours) == len(theirs):
         return [a / b for a, b in zip(ours, theirs, strict=True) if b]
@@ -60,8 +62,8 @@ def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 class Report:
-    """The figures of one measurement of one model. They are printed at the end, together with the load of the machine
-    during the measurement.
+    """The figures of one measurement of one model. `close` prints them, together with the load that other processes
+    caused during the measurement.
     """
 
     def __init__(self, bench: str, model: str, about: str) -> None:
@@ -89,8 +91,8 @@ class Report:
         at_most: float | None = None,
         against: str = "llama-server",
     ) -> None:
-        """Adds a figure for each side, and the ratio of our side to the side `against`. The target applies to the
-        ratio.
+        """Adds a figure for each side, and a figure with the ratio of llmd to the side `against`. The target applies to
+        the ratio.
         """
         for side, measured in values.items():
             self.add(Figure(case=case, side=side, quantity=quantity, unit=unit, values=measured))
@@ -120,9 +122,11 @@ class Report:
         )
 
     def close(self, keep: Path | None = None) -> None:
-        """Prints all figures, and writes them to the file `keep`, which has the figures of one processor.
+        """Prints all figures. If `keep` is set, also writes them to this file, which contains the figures of one
+        processor.
 
-        A missed target is not an error, because the cause can be the load of the machine, which is also printed.
+        If a target is missed, this is only printed and not an error, because other processes may have caused it. The
+        load of these processes is printed, too.
         """
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)

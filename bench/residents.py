@@ -1,6 +1,6 @@
-"""Cost of idle sessions for a running one: prefill and decode in an empty daemon and in one that holds other sessions.
+"""What idle sessions cost a running one: prefill and decode in a daemon with and without other sessions.
 
-An idle session should cost only memory. The two daemons take turns with the same prompts.
+An idle session should cost only memory. The two daemons get the same prompts, one daemon after the other.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ DECODE_PROMPT_TOKENS = 64
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sessions", type=int, default=6, metavar="N", help="idle sessions (%(default)s)")
-    parser.add_argument("--context", type=int, default=1500, metavar="N", help="tokens of each (%(default)s)")
-    parser.add_argument("--prompt", type=int, default=900, metavar="N", help="tokens to prefill (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=60, metavar="N", help="tokens to produce (%(default)s)")
+    parser.add_argument(
+        "--context", type=int, default=1500, metavar="N", help="tokens of each idle session (%(default)s)"
+    )
+    parser.add_argument(
+        "--prompt", type=int, default=900, metavar="N", help="tokens of the prompt to prefill (%(default)s)"
+    )
+    parser.add_argument("--tokens", type=int, default=60, metavar="N", help="tokens to generate (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -42,7 +46,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             report.progress(f"{repeat + 1} of {repeats}")
             alone_s, beside_s = (_first_s(server, "running", options.prompt, repeat) for server in (empty, full))
             alone, beside = (_tokens_per_s(server, options.tokens, repeat) for server in (empty, full))
-            if repeat >= 0:  # repeat -1 warms up
+            if repeat >= 0:  # repeat -1 only warms up the daemons
                 prefill.append((options.prompt / alone_s, options.prompt / beside_s))
                 decode.append((alone, beside))
     _add(report, f"prefill of {options.prompt} tokens", prefill)

@@ -1,7 +1,7 @@
-"""The first prompt after a restart: the old conversation, a new one with the same system prompt, an unrelated one.
+"""The first prompt after a restart: in an old conversation, in a new one with its system prompt, in an unrelated one.
 
-An orderly stop writes the sessions to disk. After the restart, a new conversation can reuse from disk the tokens that
-it shares with these sessions. Each case is the first request of a new daemon.
+A daemon that is stopped with SIGTERM writes its sessions to disk. After the restart, a new conversation can reuse from
+disk the tokens that it shares with one of these sessions. Each case is the first request to a newly started daemon.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .report import Figure, Report, ratios_of
 MODELS = ("bench-dense", "bench-hybrid")
 GOES_ON, NEW, STRANGER = "goes on", "new, the same system prompt", "new, another system prompt"
 HALF = 0.5
-"""Target: a new conversation with the same system prompt gets its first token within this fraction of the time that an
-unrelated conversation needs.
+"""Target: the time to the first token of a new conversation with the same system prompt, divided by that of an
+unrelated conversation, is at most this.
 """
 N_TOKENS, USER_WORDS = 16, 60
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", type=int, default=1500, metavar="N", help="words of a system prompt (%(default)s)")
-    parser.add_argument("--turns", type=int, default=3, metavar="N", help="of the conversation before (%(default)s)")
+    parser.add_argument("--turns", type=int, default=3, metavar="N", help="turns of the old conversation (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -66,7 +66,8 @@ def _restarts(path: str, seed: str, options: argparse.Namespace) -> dict[str, cl
         for case, (session, prompt) in cases.items():
             with daemon(path, state_dir=state) as server:
                 answers[case] = _ask(server.port, session, prompt)
-                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")  # the next case must find the same state
+                # The next case must find the same sessions on disk.
+                client.ask(server.port, "DELETE", f"/v1/sessions/{session}")
         return answers
 
 

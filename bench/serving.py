@@ -1,8 +1,8 @@
-"""The serving layer alone: a simulated model costs nothing, so what is left is rings, events and HTTP.
+"""Serving without the cost of a model: a simulated model takes no time, which leaves rings, events and HTTP.
 
-The event loop is the daemon's first thread. The cost of a streamed token is the processor time of this thread. If the
-model has no pace, the event loop falls behind and joins several tokens into one event. The cases with a pace show the
-cost of a token that is sent alone.
+The cost of a streamed token is the processor time of the event loop, which is the first thread of the daemon. If the
+steps of the model take no time, the event loop falls behind, and several tokens are sent as one event. If the steps
+take some time (--step-us), each token is sent alone, so these cases show the full cost of a token.
 """
 
 from __future__ import annotations
@@ -25,11 +25,20 @@ MODELS = ("sim:dense",)
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 255], metavar="N", help="concurrent streams")
     parser.add_argument(
-        "--step-us", type=int, nargs="+", default=[0, 200, 2000], metavar="US", help="pace of the model"
+        "--step-us",
+        type=int,
+        nargs="+",
+        default=[0, 200, 2000],
+        metavar="US",
+        help="times of one step of the model; 0: as fast as possible",
     )
     parser.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens of one stream (%(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="most time of a paced run (%(default)s)"
+        "--seconds",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="maximum time of a run whose steps take time (%(default)s)",
     )
 
 
@@ -43,7 +52,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     for step_us in options.step_us:
         name = f"{model},length=0,step_us={step_us},ctx=65536"
         with daemon(name, max_sessions=max(options.streams), scratch_sessions=1, threads=1) as server:
-            _measure(server, 1, 200)  # warms up imports and buffers
+            _measure(server, 1, 200)  # not measured: the first request imports modules and allocates buffers
             for repeat in range(repeats):
                 for n_streams in options.streams:
                     n_tokens = _tokens(options.tokens, n_streams, step_us, options.seconds)
@@ -54,7 +63,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
-    """Returns the number of tokens per stream, at most `most`. If steps have a pace, the tokens take at most
+    """Returns the number of tokens of a stream, at most `most`. If steps take some time, the stream takes at most about
     `seconds`.
     """
     return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)

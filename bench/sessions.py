@@ -1,8 +1,7 @@
-"""Interleaved conversations: tokens that each kind of request prefills, the least necessary, and the wait.
+"""Interleaved conversations: how many tokens a request prefills, how many it must prefill, and its first token.
 
-The wait is the time to the first token. If there are more conversations than slots, sessions leave the model's memory
-between their turns. llama-server gets the same requests in the same run, turn by turn, and has the same number of
-slots.
+The conversations take turns. If there are more conversations than slots, sessions leave the model's memory between
+their turns. llama-server has the same number of slots, and gets the same requests, each right after llmd.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ TURNS, BRANCH_AT = 6, 3
 N_CTX = 4096
 
 Costs = dict[str, list[Cost]]
-# The order matters, because each operation continues the conversation that the operation before left.
+# The order matters, because each operation continues the conversation in the state in which the operation before left
+# it.
 OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
     "regenerate": Conversation.regenerate,
     "edit last": Conversation.edit_last,
@@ -37,7 +37,9 @@ OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--slots", type=int, default=4, metavar="N", help="named sessions in the model's memory")
-    parser.add_argument("--conversations", type=int, nargs="+", default=[], metavar="K", help="at the same time")
+    parser.add_argument(
+        "--conversations", type=int, nargs="+", default=[], metavar="K", help="numbers of interleaved conversations"
+    )
     parser.add_argument("--system", type=int, default=60, metavar="N", help="words of the system prompt (%(default)s)")
     parser.add_argument("--tokens", type=int, default=24, metavar="N", help="tokens of an answer (%(default)s)")
 
@@ -53,8 +55,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
-    """Returns the costs of every server, by kind of request. All servers have the same number of slots, and the same
-    context for each slot.
+    """Runs the conversations with all servers. Returns the costs of the requests by server and kind of request. All
+    servers have the same number of slots, and the same context size for each slot.
     """
     path = models.path_of(model)
     with ExitStack() as stack:
@@ -93,7 +95,7 @@ def _add(report: Report, case: str, side: str, costs: Costs) -> None:
     for kind, made in costs.items():
         reasons = Counter(cost.reason for cost in made if cost.reason)
         why = " ".join(f"{word}:{count}" for word, count in reasons.most_common())
-        # At least one token is always necessary, because a request needs the logits of the last prompt token.
+        # A request must prefill at least one token, because it needs the logits of the last prompt token.
         ratio = sum(cost.n_prefilled for cost in made) / sum(max(cost.n_needed, 1) for cost in made)
         figures: tuple[tuple[str, str, list[float]], ...] = (
             ("prefilled", why, [cost.n_prefilled for cost in made]),

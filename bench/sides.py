@@ -1,4 +1,6 @@
-"""The servers that are compared: llmd and, if it is built, llama-server. Both run as users run them."""
+"""The servers that a measurement compares: llmd and, if it is built, llama-server. Both run as users run them, with
+default options where possible.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from .daemon import Server, daemon
 from .report import OURS
 
 SLOTS = 8
-"""Number of slots for named sessions that the daemon has by default."""
+"""The number of slots for named sessions that llmd has by default."""
 CTX_DEFAULT = 8192
-"""Number of tokens for which the daemon by default has room in every session at once. A single session can hold more
+"""By default, llmd has memory for sessions of this many tokens in all slots at once. A single session can hold more
 tokens.
 """
 PEER = "llama-server"
@@ -23,10 +25,11 @@ Sides = dict[str, Server]
 
 @contextmanager
 def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0) -> Iterator[Sides]:
-    """Starts all servers at the same time, and returns the servers by name when all are ready.
+    """Starts all servers at once, and yields them by name when all are ready.
 
-    Each server can run `slots` streams at once, each with at most `n_ctx` tokens. A value is passed to a server only if
-    it exceeds the server's default. `options.also` names further servers.
+    Each server can run `slots` streams at once, each with at most `n_ctx` tokens. These values are passed to a server
+    only if they exceed the server's defaults. For each text in `options.also`, one more llama-server is started, with
+    these options.
     """
     path = models.path_of(model)
     with ExitStack() as stack:
@@ -38,13 +41,15 @@ def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0
 
 
 def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
-    """Returns the daemon, with the same options as in `both`."""
+    """Starts llmd with the same options as `both` does, and returns it."""
     flags: dict[str, str | int] = {"max_sessions": slots} if slots > SLOTS else {}
     flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     return daemon(models.path_of(model), **flags)
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """Returns the sides in an order that changes with each turn, so that no side is always first."""
+    """Returns the servers with their names, in reverse order in every second turn, so that no server is always the
+    first.
+    """
     order = list(sides.items())
     return order if turn % 2 == 0 else order[::-1]

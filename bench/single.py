@@ -1,7 +1,8 @@
-"""One stream: first token, prefill and decode after short and long prompts, against llama-server and llama-bench.
+"""One stream after short and long prompts: first token, prefill and decode, next to llama-server and llama-bench.
 
-Decode is measured after the prompt, so its depth is the length of the prompt. llama-bench runs the same engine without
-a server. The overhead of our server is the fraction of a request's time during which no step of the model runs.
+The tokens are decoded after the prompt, so their depth is the length of the prompt. llama-bench runs llama.cpp without
+a server. "beside the model's steps" is the overhead of llmd: the part of a request's time in which no step of the model
+runs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from .sides import alternating, both
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 ENGINE = "llama-bench"
-# Longest prompt for llama-bench, because llama-bench prefills each prompt twice, to warm up.
+# Longest prompt that llama-bench prefills here. It prefills each prompt twice, the first time to warm up, so longer
+# prompts would take too long.
 ENGINE_PREFILL_MAX = 1000
-# Targets: the smallest ratio to llama-server, by depth, and the smallest ratio to llama-bench at all depths.
+# Targets for decode: the tokens per second of llmd, divided by those of llama-server at these depths (1.0 at all
+# others), and by those of llama-bench at every depth, are at least this.
 DECODE_AT_LEAST = {4000: 1.5}
 ENGINE_AT_LEAST = 0.98
 
@@ -25,8 +28,10 @@ Rates = dict[str, list[float]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prompts", type=int, nargs="+", default=[], metavar="N", help="tokens of the prompts")
-    parser.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens to produce (%(default)s)")
+    parser.add_argument(
+        "--prompts", type=int, nargs="+", default=[], metavar="N", help="lengths of the prompts in tokens"
+    )
+    parser.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens to generate (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
@@ -51,7 +56,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
-                    steps_s = _steps_s(servers[OURS])  # also before other sides' turns, so that all turns are alike
+                    # Read before the turn of every side, so that all turns are alike.
+                    steps_s = _steps_s(servers[OURS])
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
                     if side == OURS:
                         beside[n].append(100 * (1 - (_steps_s(server) - steps_s) / (stream.last_us / 1e6)))

@@ -1,4 +1,4 @@
-"""Many streams at once. The client is bench/sse_client.c, in a process of its own."""
+"""Runs many streams at once. A separate process, bench/sse_client.c, sends the requests and measures the times."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
 
-# Number of events without text in the stream of a text completion: the event with the finish reason.
+# Number of events without text in the stream of a text completion. It is one: the event with the finish reason.
 _EVENTS_BESIDE_TEXT = 1
 
-# Token ids that stand for ordinary text in every model, so that a prompt needs no tokenizer.
+# Range of token ids that are ordinary text in every model, so that a prompt can be made without a tokenizer.
 _FIRST_PLAIN_TOKEN, _PLAIN_TOKENS = 300, 600
 
 
@@ -25,8 +25,8 @@ def prompt_of(n_tokens: int, seed: int | str) -> list[int]:
 
 
 def body(prompt: list[int], n_tokens: int, session: str = "", **parameters: Any) -> dict[str, Any]:
-    """Returns the body of a greedy completion of exactly `n_tokens` tokens. Without a session, the server must reuse
-    nothing.
+    """Returns the body of a completion request with exactly `n_tokens` tokens of answer, each the most likely one. If
+    no session is named, tells the server to reuse no state.
     """
     greedy = {"prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
     return {**greedy, **({"session_id": session_id(session)} if session else {"cache_prompt": False}), **parameters}
@@ -40,16 +40,18 @@ def session_id(name: str) -> str:
 class Request:
     body: dict[str, Any]
     user: int
-    """Number of the user. Each user sends one request after the other."""
+    """Number of the user that sends the request. Each user sends one request after the other."""
     pause_ms: int = 0
-    """Pause after the end of the user's previous request or, for the first request, after the start."""
+    """Pause before the request is sent, counted from the end of the user's previous request or, for the first request,
+    from the start of the run.
+    """
     cancel_ms: int = 0
-    """Time after which the client hangs up. 0 if the client never hangs up."""
+    """Time after which the client disconnects. 0 if it never does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The times and sizes that the client has measured for one stream."""
+    """What the client has measured for one stream."""
 
     n_bytes: int
     sent_us: int
@@ -59,7 +61,7 @@ class Stream:
     last_us: int
     """Time from sending the request to the end of the stream."""
     arrivals_us: tuple[int, ...]
-    """Time from sending the request to each piece of text."""
+    """For each piece of text: the time from sending the request until the text arrived."""
 
     @property
     def n_text_events(self) -> int:
@@ -74,7 +76,7 @@ class Stream:
         return [(b - a) / 1e3 for a, b in zip(self.arrivals_us, self.arrivals_us[1:], strict=False)]
 
     def decode_rate(self, n_tokens: int) -> float:
-        """Returns the number of tokens per second after the first token."""
+        """Returns the tokens per second after the first token."""
         return (n_tokens - 1) / (self.last_us - self.first_us) * 1e6
 
 
@@ -89,13 +91,13 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """Seconds from sending the first request to the end of the last stream."""
+        """Seconds from the sending of the first request to the end of the last stream."""
         first_us = min(stream.sent_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
     @property
     def streaming_s(self) -> float:
-        """Seconds from the first text of any stream to the end of the last stream."""
+        """Seconds from the first text that any stream received to the end of the last stream."""
         first_us = min(stream.sent_us + stream.first_us for stream in self.streams)
         return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
@@ -105,13 +107,13 @@ class Run:
 
 
 def complete(port: int, bodies: Sequence[dict[str, Any]]) -> Run:
-    """Sends all bodies to /v1/completions at once, and receives the streams until their ends."""
+    """Sends all bodies to /v1/completions at once, each from another user, and waits until all streams have ended."""
     return send(port, [Request(body, user) for user, body in enumerate(bodies)])
 
 
 def send(port: int, requests: Sequence[Request]) -> Run:
-    """Sends the requests to /v1/completions, those of each user one after the other, and receives all answers until
-    their ends.
+    """Sends the requests to /v1/completions, and waits until all streams have ended. The requests of one user are sent
+    one after the other.
     """
     if not CLIENT.exists():
         raise SystemExit(f"{CLIENT.relative_to(ROOT)} is missing: run ./build.sh bench")
@@ -127,7 +129,7 @@ def send(port: int, requests: Sequence[Request]) -> Run:
 
 
 def read(output: str) -> Run:
-    """Parses the client's output."""
+    """Parses the output of bench/sse_client.c."""
     *rows, cpu = output.splitlines()
     return Run([_stream(row.split(",")) for row in rows], int(cpu.split(",")[1]) / 1e6)
 
