@@ -32,8 +32,10 @@ Samples = dict[str, dict[str, list[float]]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prompt", type=int, default=0, metavar="N", help="tokens that arrive")
-    parser.add_argument("--tokens", type=int, default=3000, metavar="N", help="most tokens of a stream (%(default)s)")
+    parser.add_argument("--prompt", type=int, default=0, metavar="N", help="tokens of the prompt that arrives")
+    parser.add_argument(
+        "--tokens", type=int, default=3000, metavar="N", help="maximum tokens of a stream (%(default)s)"
+    )
 
 
 def about(options: argparse.Namespace) -> str:

@@ -142,9 +142,9 @@ _OTHER_DIRECTORY = "choose another directory, or --state-dir none to keep sessio
 
 
 async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
-    """Listens, loads the model, and serves requests until SIGTERM, SIGINT or the end of the terminal. Then lets running
-    requests finish, saves the sessions and closes everything. Returns False if the signal arrived while the model was
-    loading.
+    """Listens, loads the model, and serves requests until llmd gets SIGTERM or SIGINT, or its terminal is closed. Then
+    lets running requests finish, saves the sessions and closes everything. Returns False if the signal arrived while
+    the model was loading.
     """
     from aiohttp import web
 
@@ -173,7 +173,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns whether the model's file can be opened, or the model is a simulated one, which has no file. Does not
+    """Returns True if the model's file can be opened, or if the model is a simulated one, which has no file. Does not
     check whether the file is a valid model.
     """
     try:

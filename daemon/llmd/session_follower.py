@@ -22,7 +22,7 @@ class SessionFollower:
     answers: AnswerMemory
     turns: TurnLog
     is_in_use: Callable[[int, str], bool]
-    """Returns whether a generation of this owner's session of that name is waiting or running."""
+    """Takes an owner and a session name. Returns whether a generation of this session is waiting or running."""
 
     def on_done(self, command: Question) -> None:
         owner = command.owner

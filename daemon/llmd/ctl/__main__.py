@@ -1,5 +1,5 @@
-"""The program `llmctl`: parses the command line, runs the verb on it (such as `status`), and turns every failure into a
-sentence and an exit status.
+"""The program `llmctl`: parses the command line, runs the verb that it names (such as `status`), and turns every
+failure into a sentence and an exit status.
 """
 
 from __future__ import annotations

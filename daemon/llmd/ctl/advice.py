@@ -19,7 +19,7 @@ SENTENCES = {
     "gone": "llmd at {path} closed the connection in the middle of an answer",
     "foreign": "the program that answers at {path} is not llmd",
     "segment_missing": "the session table of llmd at {path} does not exist",
-    "segment_version": "the session table of llmd at {path} has another version",
+    "segment_version": "the session table of llmd at {path} has a version that this llmctl cannot read",
     "segment_forbidden": "this user has no permission to read the session table of llmd at {path}",
 }
 

@@ -24,7 +24,9 @@ EVENT_BYTES_MAX = 16 << 20
 
 
 class DaemonAbsent(Exception):
-    """Raised if no daemon answered completely. `reason` says why; it is a key of advice.SENTENCES."""
+    """Raised if no daemon answered, or if the answer broke off or cannot be an answer of llmd. `reason` says which; it
+    is a key of advice.SENTENCES.
+    """
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)

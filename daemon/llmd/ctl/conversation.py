@@ -241,7 +241,9 @@ class Conversation:
             lambda: conversation_files.save(self.client.socket_path, self.name, self._messages[self.name])
         )
         if aside is not None:
-            self._note_once(f"another chat uses session {self.name}; its conversation was moved to {aside.parent}")
+            self._note_once(
+                f"another chat uses session {self.name}, too; the other conversation was moved to {aside.parent}"
+            )
 
     def _on_disk(self, act: Callable[[], T]) -> T | None:
         """Calls `act`, which reads or writes a file, and returns its result. If `act` fails, tells the user and returns

@@ -164,7 +164,7 @@ def register_saved(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     group = actions.add_parser(
         "saved",
         help="list, remove",
-        description="List or remove saved sessions (sessions save).",
+        description="List or remove the sessions that `sessions save` has saved.",
         parents=[shared],
     )
     verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)

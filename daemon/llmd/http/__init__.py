@@ -1,1 +1,1 @@
-"""The HTTP interface: one file per endpoint family."""
+"""The HTTP interface of the daemon, except the parts that belong to one API (dialects/)."""

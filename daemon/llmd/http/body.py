@@ -97,8 +97,8 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 def typed(document: bytes, kind: type[T]) -> T:
     """Decodes a JSON document as `kind`. Raises ApiError if a member exceeds its size limit, or is a refused parameter.
-    Sizes of members are checked only if the document is longer than FIELD_BYTES_MAX, because no size limit is below
-    FIELD_BYTES_MAX.
+    The sizes of members are checked only if the document is longer than FIELD_BYTES_MAX, because every size limit is at
+    least FIELD_BYTES_MAX.
     """
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))

@@ -162,8 +162,8 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """True if the request is so large that a text thread must parse and render it, because that would block the
-        event loop for too long.
+        """True if the request is so large that it must be parsed and rendered in a text thread. In the event loop, this
+        work would delay other requests.
         """
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 

@@ -1,8 +1,8 @@
 """Metrics in Prometheus' text format: the engine's counters, current values of the daemon, and counts and times that
 the daemon measures. Owned by the event loop. Rendering all metrics takes about a millisecond.
 
-The unit of a metric is seconds or bytes, without a prefix such as milli. The name of a metric ends in _total only if
-the metric is a counter.
+Times are in seconds and sizes in bytes, never in multiples such as milliseconds. The name of a metric ends in _total
+only if the metric is a counter.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ _DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 
 
 REQUESTS = Metric("requests_total", "Generations, by endpoint and outcome.", ("endpoint", "outcome"))
 RESPONSES = Metric("http_responses_total", "HTTP responses, by endpoint and status.", ("endpoint", "status"))
-PREFILL_S = Metric("request_prefill_seconds_total", "Time from the start of requests to their first token.")
-DECODE_S = Metric("request_decode_seconds_total", "Time from the first to the last token of requests.")
+PREFILL_S = Metric(
+    "request_prefill_seconds_total", "Total time that requests took from their start to their first token."
+)
+DECODE_S = Metric("request_decode_seconds_total", "Total time that requests took from their first to their last token.")
 # fmt: off
 QUEUE = Metric("request_queue_seconds", "Time that a generation waited before it started.", buckets=_WAITS_S)
 FIRST = Metric("time_to_first_token_seconds", "Time from the arrival of a request to the first text of its answer.",

@@ -1,1 +1,1 @@
-"""The daemon as a process of the system: its options, listening sockets, log lines and messages to systemd."""
+"""What the daemon needs as a process: options, listening sockets, log lines, and messages to systemd."""

@@ -17,7 +17,7 @@ class ConfigError(Exception):
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError if two options contradict each other."""
+    """Raises ConfigError if options whose values are valid alone are not valid together."""
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions {config.max_sessions} and --scratch-sessions {config.scratch_sessions} "

@@ -38,8 +38,7 @@ class ChatWriter(AnswerWriter):
         self._calling: set[int] = set()
         """Indexes of answers that have a call."""
 
-    # --- a complete answer
-    # -----------------------------------------------------------------------------------------------
+    # --- a complete answer -------------------------------------------------------------------------------------------
 
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice:
         text = text_of(parts)

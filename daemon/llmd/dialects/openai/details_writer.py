@@ -56,8 +56,7 @@ class DetailsWriter:
         self._has_running_usage = has_running_usage
         self._logprobs: Callable[[Sequence[LogProbabilities]], Any] = chat_logprobs if is_chat else completion_logprobs
 
-    # --- complete answers
-    # ------------------------------------------------------------------------------------------------
+    # --- complete answers --------------------------------------------------------------------------------------------
 
     def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
         """Returns the additional members of one answer. `parts` are the parts of that answer."""

@@ -64,7 +64,7 @@ async def delete_session(request: web.Request) -> web.Response:
 
 
 def _existed(reply: Reply) -> bool:
-    """Returns whether the session existed when it was reset or closed. That it did not exist is no error. Raises
+    """Returns whether the session existed when it was reset or closed. If it did not exist, this is no error. Raises
     ApiError for every other failure.
     """
     if reply.status == Status.NOT_FOUND:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class LastStart(msgspec.Struct, frozen=True):
-    """How the last request of a session started: why it could reuse the session's tokens or not, and how many."""
+    """How the last request of a session started: how many tokens of its prompt were reused, and why not more."""
 
     reason: str
     reason_text: str
@@ -38,9 +38,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(Timeline, frozen=True, kw_only=True):
-    """A session, with the sums of the counts of its branches, and with each branch. `slot` and `last` are those of the
-    most recently used branch. `state` is the state of a running branch or, if no branch runs, of the most recently used
-    branch.
+    """A session. Its counts, such as `tokens` and `requests`, are sums over its branches. `slot` and `last` are those
+    of the most recently used branch. `state` is the state of a running branch or, if no branch runs, of the most
+    recently used branch.
     """
 
     id: str
