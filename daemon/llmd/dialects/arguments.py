@@ -1,4 +1,4 @@
-"""The arguments of a call as an object, for dialects that return them in that form. Pure."""
+"""Converts the arguments of a tool call to a JSON object, for APIs that return arguments in this form. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from ..core.errors import ApiError
 from ..engine.json_scan import ARGUMENTS
 
 _MARKS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*("?)|[\[\]{},:]|true|false|null', re.DOTALL)
-"""Matches the texts and marks of JSON. For a text whose closing quote is missing, the group is empty."""
+"""Matches a text, a bracket, a comma, a colon or a literal of JSON. If the closing quote of a text is missing, the
+group is empty.
+"""
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
-    """Returns the object as JSON on one line, cheap to decode, or None if the arguments are not an object. If the
-    arguments were cut off (`is_cut`), returns an object with the members that are complete.
+    """Returns the object as JSON without line breaks, which is cheap to decode, or None if the arguments are not an
+    object. If the arguments were cut off (`is_cut`), returns an object with the members that are complete.
     """
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
@@ -36,7 +38,9 @@ def _cleaned(arguments: str) -> bytes | None:
 
 
 def _complete_members(arguments: str) -> str:
-    """Returns the object up to its last complete member."""
+    """Returns the beginning of a JSON object that was cut off, up to its last complete member, with a closing
+    bracket.
+    """
     depth, end, is_value = 0, 0, False
     for found in _MARKS.finditer(arguments):
         mark = found[0]

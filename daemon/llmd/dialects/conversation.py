@@ -1,4 +1,6 @@
-"""Checks of conversations, for all dialects. A failed check raises an ApiError that names the field. Pure."""
+"""Checks of conversations that all APIs have in common. A failed check raises an ApiError that names the field.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from .members import InputContent
 T = TypeVar("T", bound=Sized)
 
 _ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
-"""Types of attachments."""
+"""Types of parts that are attachments, without the prefix input_ and the suffix _url."""
 
 
 def answerable(param: str, messages: T) -> T:
@@ -24,16 +26,17 @@ def answerable(param: str, messages: T) -> T:
 
 
 def placeholder(kind: str) -> str:
-    """Returns the text that replaces a part that is not text in a tool's result or in an earlier question. `kind` is
-    the dialect's type of the part. Refusing such a part would end the conversation, because clients send the part again
-    with every later request.
+    """Returns the text that replaces, for example, an image in a tool's result or in an earlier question. `kind` is the
+    type of the replaced part. Such a part is not refused: clients send it again with every later request, so a refusal
+    would end the conversation.
     """
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
 def only_server_tools(param: str, kind: str) -> ApiError:
-    """Returns the error for a request whose tools all run on a provider's servers. Such tools are ignored only if the
-    request has other tools. Otherwise the client would believe that the answer was made with these tools.
+    """Returns the error for a request whose tools all run on a provider's servers. If a request also has other tools,
+    such tools are only ignored. Without other tools, the client would believe that the answer was made with these
+    tools.
     """
     return unsupported(
         param, f"{quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool"
@@ -49,10 +52,10 @@ def _name(kind: str) -> str:
 
 
 def newest_question(roles: Sequence[str]) -> int | None:
-    """Returns the index of the message whose attachments are refused, which is the user's last message if no answer
-    follows. Returns None if the messages after the last answer include results of tools (role `tool`), because
-    attachments next to results belong to a tool. Answers at the end of the conversation do not count, because the new
-    answer continues them.
+    """Returns the index of the message whose attachments are refused: the user's last message, if it has not been
+    answered. Returns None if there is no such message, or if tool results (role `tool`) follow the last answer:
+    attachments next to results come from a tool. Assistant messages at the end of the conversation do not count as
+    answers, because the new answer continues them.
     """
     end = len(roles)
     while end and roles[end - 1] == "assistant":
@@ -67,8 +70,8 @@ def newest_question(roles: Sequence[str]) -> int | None:
 
 
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
-    """Returns the role of a message. `path` is the client's name of the message, and `roles` has the roles of the
-    dialect.
+    """Returns the role of a message. `path` is the client's name of the message. `roles` maps the roles of the API to
+    llmd's.
     """
     found = roles.get(role)
     if found is None:
@@ -81,8 +84,8 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a part. Returns a placeholder for any other part of a tool's result (`is_result`), and for an
-    attachment of an earlier question (`is_past`). Raises ApiError for any other part that is not text.
+    """Returns the text of a part of a message. If the part is not text, returns a placeholder in two cases: in a tool's
+    result (`is_result`), and for an attachment in an earlier question (`is_past`). Otherwise raises ApiError.
     """
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
@@ -93,17 +96,17 @@ def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past
     raise unsupported(path, f"parts of type {quoted(part.type)} are not supported; the model reads text only")
 
 
-# --- marks ------------------------------------------------------------------------------------------------------------
+# --- marks -----------------------------------------------------------------------------------------------------------
 
 
 Piece = tuple[str, bool]
-"""A text, and whether the client marked it (cache_control): the client expects other prompts to differ after a marked
-text.
+"""A text, and whether the client marked it with cache_control. The client expects that other prompts are equal up to
+the end of a marked text, and may differ after it.
 """
 
 
 def joined(pieces: Iterable[Piece], between: str) -> tuple[str, tuple[int, ...]]:
-    """Returns the joined text, and the positions in the joined text at which marked texts end."""
+    """Joins the texts. Also returns the positions in the joined text at which marked texts end."""
     texts: list[str] = []
     marks: list[int] = []
     n_chars = 0

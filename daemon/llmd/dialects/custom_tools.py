@@ -1,7 +1,7 @@
 """Custom tools, whose input is free text. The model sees each custom tool as a function with one text argument. Pure.
 
-This module makes the functions and the arguments of past calls. While a new call is generated, it extracts the input
-from the JSON of the argument.
+This module makes the function for a custom tool, and the JSON arguments for past calls of the tool. While the model
+writes a new call, the module extracts the input from the JSON arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INPUT = "input"
 
 
 class OfferedFunction(msgspec.Struct, frozen=True):
-    """A function that a request offers, in the form of all dialects except Anthropic's."""
+    """A function in the list of tools of a request, as all APIs except Anthropic's write it."""
 
     name: str
     description: str | None = None
@@ -68,10 +68,12 @@ _COMPLETE_CHARACTERS = re.compile(
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
     re.VERBOSE,
 )
-"""Matches as many complete characters as follow, between the quotes of a JSON text."""
+"""Matches the characters of a JSON text, without its quotes, up to its end or to an escape sequence that is
+incomplete.
+"""
 _OPENING_CHARS_MAX = 256
-"""Number of characters of the arguments within which the input must begin. If it has not begun by then, the arguments
-have another form, and `finish` returns the whole input.
+"""Number of characters of the arguments within which the input must begin. If the input has not begun by then, the
+model has not written the expected JSON object, and `finish` returns the whole input.
 """
 
 
@@ -84,7 +86,9 @@ class CustomInput:
         """Received arguments that were not yet returned as input."""
         self._has_begun = False
         self._is_over = False
-        """True if `more` returns no more text, because the input has ended or the arguments have another form."""
+        """True if `more` returns no more text: the input has ended, or the arguments are not the expected JSON
+        object.
+        """
         self._returned: list[str] = []
 
     @property
@@ -99,7 +103,7 @@ class CustomInput:
         if not self._has_begun and not self._begins():
             return ""
         found = _COMPLETE_CHARACTERS.match(self._unread)
-        assert found is not None, "it matches nothing, too"
+        assert found is not None, "the pattern also matches an empty text"
         self._unread = self._unread[found.end() :]
         self._is_over = self._unread.startswith('"')
         text = _read(f'"{found[0]}"')
@@ -108,8 +112,8 @@ class CustomInput:
 
     def finish(self) -> tuple[str, str]:
         """Returns the part of the input that `more` has not returned yet, and the whole input. If the arguments were
-        cut off, the input is the text so far. If the arguments have another form, the input is the arguments as they
-        are.
+        cut off, the input is the text so far. If the arguments are not the expected JSON object, they are returned
+        unchanged as the input.
         """
         arguments, returned = self.arguments, "".join(self._returned)
         whole = _read(arguments)
@@ -131,8 +135,8 @@ class CustomInput:
 
 
 def _read(document: str) -> str | None:
-    """Returns the decoded JSON text, or the text of the argument if the document is an object. Returns None if the
-    document is neither. Accepts raw line breaks and halves of surrogate pairs, because models write them.
+    """Decodes JSON. Returns the text if the document is a text, and the text of the member `input` if the document is
+    an object, otherwise None. Accepts raw line breaks and halves of surrogate pairs, because models write them.
     """
     try:
         found = json.loads(document, strict=False)

@@ -1,4 +1,4 @@
-"""The input of embeddings in the form of OpenAI's and llama.cpp's APIs, and a vector in the form of their answers."""
+"""Converts the input of OpenAI's and llama.cpp's embedding requests, and the vectors of their answers."""
 
 from __future__ import annotations
 

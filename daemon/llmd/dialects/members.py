@@ -1,4 +1,4 @@
-"""Members that the requests of several dialects share, with their documentation. Types only."""
+"""Members that requests of several APIs have in common, with their documentation. Types only."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ Stop = Annotated[
         maxItems=limits.STOP_STRINGS_MAX,
     ),
 ]
-IgnoreEos = Annotated[bool | None, note("true: the answer does not end before its maximum length.")]
+IgnoreEos = Annotated[bool | None, note("true: the model cannot end the answer; it ends at its maximum length.")]
 CachePrompt = Annotated[bool | None, note("false: prefill the whole prompt, without reuse of the session's state.")]
 ParallelToolCalls = Annotated[
     bool | None, note("false: at most one tool call in an answer. Default: the template decides.")
 ]
-EnableThinking = Annotated[bool | None, note("Sets the template variable of the same name.")]
+EnableThinking = Annotated[
+    bool | None,
+    note("Sets the template variable enable_thinking: false turns reasoning off, if the template supports that."),
+]
 TemplateVariables = Annotated[
     dict[str, Any] | None,
     note(
@@ -56,7 +59,7 @@ JsonSchema = Annotated[dict[str, Any] | None, note("A JSON schema for the answer
 TopLogprobs = Annotated[
     int | None,
     note(
-        f"0 to {limits.LIKELIEST_MAX} of the most likely tokens for each token of the answer.",
+        f"Number of most likely tokens to report for each token of the answer, 0 to {limits.LIKELIEST_MAX}.",
         minimum=0,
         maximum=limits.LIKELIEST_MAX,
     ),
@@ -64,7 +67,8 @@ TopLogprobs = Annotated[
 NProbs = Annotated[
     int | None,
     note(
-        f"Log probabilities, with 0 to {limits.LIKELIEST_MAX} of the most likely tokens for each token; 0: none.",
+        "Number of most likely tokens to report, with log probabilities, for each token of the answer, up to "
+        f"{limits.LIKELIEST_MAX}. 0: no log probabilities.",
         minimum=0,
         maximum=limits.LIKELIEST_MAX,
     ),

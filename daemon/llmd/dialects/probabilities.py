@@ -1,4 +1,4 @@
-"""Log probabilities, in a form that several dialects share. Pure."""
+"""Log probabilities in the form that several APIs have in common. Pure."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
-    """The bytes of the token. Needed if the token is a part of a character, because `token` is then a replacement
-    character.
+    """The bytes of the token. Clients need them if the token is only a part of a character: `token` is then a
+    replacement character.
     """
 
 

@@ -1,4 +1,4 @@
-"""Converts the members that requests of several dialects share. All functions raise an ApiError that names the wrong
+"""Converts members that requests of several APIs have in common. All functions raise an ApiError that names the wrong
 member. Pure.
 """
 
@@ -30,9 +30,9 @@ def session_of(
 def generation(
     request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any
 ) -> GenerationRequest:
-    """Returns the generation request. Converts the members that have the same name in most dialects; a member that the
-    request's type does not have counts as not set. `own` has the fields of GenerationRequest that the dialect's reader
-    has made itself.
+    """Returns the generation request. Converts the members that have the same name in most APIs; a member that the type
+    of the request does not have counts as not set. `own` has the fields of GenerationRequest that the reader of the API
+    has made; they replace the fields made here.
     """
 
     def member(name: str) -> Any:
@@ -52,8 +52,9 @@ def generation(
 
 
 def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:
-    """Returns the template's variables for reasoning. `wishes` has the values of the members that turn reasoning on or
-    off, and the first value that is set counts. The effort "none" turns reasoning off only if no value is set.
+    """Returns the template's variables for reasoning. `wishes` are the values of the members of a request that turn
+    reasoning on or off. The first of them that is not None counts. If all are None, the effort "none" turns reasoning
+    off.
     """
     every = (*wishes, False if effort == "none" else None)
     wish = next((one for one in every if one is not None), None)
@@ -79,8 +80,8 @@ def choice_by_word(word: str | None) -> ToolChoice:
 
 
 def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
-    """Returns the choice among the tools with these names. `param` is the client's name of the list of tools. Raises
-    ApiError if there are no names.
+    """Returns the tool choice that allows only the tools with these names. `param` is the client's name of the list of
+    tools. Raises ApiError if there are no names.
     """
     distinct = tuple(dict.fromkeys(names))
     if not distinct:

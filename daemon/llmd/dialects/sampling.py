@@ -1,4 +1,6 @@
-"""The sampling parameters of requests: members of the request types, made from core/sampling_table.py. Pure."""
+"""Adds the sampling parameters of core/sampling_table.py to the types of requests, and reads them from requests.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _EVERY = tuple(row.name for row in SAMPLING if row.note)
 
 
 def samples(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
-    """Adds members to a request's type: the parameters with these names in the table."""
+    """Returns a decorator that adds sampling parameters to the type of a request. `names` are their names in the
+    table.
+    """
     rows = [BY_NAME[name] for name in names]
     return has((row.spoken or row.name, Annotated[row.kind | None, _note(row)], None) for row in rows)
 
@@ -33,12 +37,12 @@ def _note(row: SamplingParameter) -> msgspec.Meta:
 
 @samples(_EVERY)
 class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
-    """All sampling parameters of llama.cpp. llmd's versions of OpenAI's completions have them, too."""
+    """All sampling parameters of llama.cpp. llmd also accepts them in OpenAI's chat completions and completions."""
 
     samplers: Annotated[
         list[str] | str | None,
         note(
-            "Samplers in the order in which they run, by llama.cpp's names or letters. Default: penalties, dry, "
+            "The samplers to run, in this order, by llama.cpp's names or one-letter codes. Default: penalties, dry, "
             "top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. infill and adaptive_p run only if the list "
             "names them. A sampler that the list does not name is off; [] turns all samplers off."
         ),
@@ -62,8 +66,8 @@ names, the name that comes first here counts.
 
 
 def sampling_of(request: msgspec.Struct, prefix: str = "") -> RequestedSampling:
-    """Returns the sampling parameters of a request. Raises an ApiError that names the wrong member; `prefix` is put
-    before that name.
+    """Returns the sampling parameters of a request. Raises an ApiError that names the wrong member, with `prefix`
+    before the name.
     """
     return requested_sampling(_values(request, prefix))
 

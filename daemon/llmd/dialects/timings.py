@@ -1,4 +1,4 @@
-"""The timings of a request in llama.cpp's form, in tokens and milliseconds."""
+"""Makes the member `timings` of llama.cpp's API: numbers of tokens, and times in milliseconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..core.parts import End, RunningUsage
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Timings in llama.cpp's form. If a request has several answers, the timings of the first answer."""
+    """Timings in llama.cpp's form. If a request has several answers, they are those of the first answer."""
 
     cache_n: int
     prompt_n: int

@@ -1,9 +1,9 @@
-"""Deferred tools, whose definitions the prompt shows only where the history names the tools, and tools that the history
-removes. Pure.
+"""Deferred tools (defer_loading), and tools that a message adds or removes. The definition of a deferred tool is not in
+the list of tools at the beginning of the prompt, but at the place where a message names the tool. Pure.
 
-Adding or removing a tool in this way does not change the prompt before the message that adds or removes the tool. A
-definition is shown once, where the history first names the tool. Later messages do not move a definition, so a history
-that is sent again renders the same.
+Adding or removing a tool in this way does not change the prompt before the message that adds or removes it. A
+definition is shown only once, where a message first names the tool. Later messages do not move the definition, so
+messages that are sent again give the same prompt.
 """
 
 from __future__ import annotations
@@ -23,18 +23,22 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class HistoryTools:
     callable: tuple[Tool, ...]
-    """Tools that are not deferred, and deferred tools that the history has named and not removed."""
+    """Tools that are not deferred, and deferred tools that a message has named or added and no later message has
+    removed.
+    """
     removed: frozenset[str]
-    """Names of tools in `callable` that the history has removed: the prompt still lists them, but the answer must not
+    """Names of tools in `callable` that a message has removed: the prompt still lists them, but the answer must not
     call them.
     """
     definitions_at: Mapping[str, Tool]
-    """Deferred tools by the path of the block that names the tool first. That block shows the tool's definition."""
+    """Deferred tools by the path of the block that first names the tool. The prompt shows the tool's definition
+    there.
+    """
 
 
 def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> HistoryTools:
-    """Returns the tools of a history. Raises an ApiError that names the block if the history adds or removes a tool
-    that the request does not have.
+    """Returns which tools can be called after these messages, and where their definitions are shown. Raises an ApiError
+    that names the block if a message adds or removes a tool that the request does not have.
     """
     known = {tool.name: tool for tool in tools}
     definitions_at: dict[str, Tool] = {}
@@ -54,7 +58,7 @@ def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> Histo
 
 
 def definitions(tools: Iterable[Tool]) -> str:
-    """Returns the definitions, one per line, in the form that clients' system prompts describe to the model."""
+    """Returns the definitions, one per line, in the format that the system prompts of clients describe to the model."""
     lines = (
         msgspec.json.encode({"description": tool.description, "name": tool.name, "parameters": tool.parameters})
         for tool in tools
@@ -72,8 +76,8 @@ def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
 
 
 def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
-    """Yields the path, kind and name of each mention of a tool. Results of calls are sorted in the order of the calls,
-    because clients send the results in any order.
+    """Yields the path, kind and tool name of each block that names, adds or removes a tool. Blocks in tool results come
+    in the order of the calls, because clients send the results in any order.
     """
     calls: dict[str | None, int] = {}
     results: list[tuple[int, list[tuple[str, str, str]]]] = []

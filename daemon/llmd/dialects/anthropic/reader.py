@@ -1,4 +1,4 @@
-"""Turns the body of a request into a generation request. Pure."""
+"""Turns the body of a request of Anthropic's API into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
-"""Beginnings (without the date) of the types of tools that clients run and for which Anthropic sends no schema. llmd
-refuses these tools, because the model does not know their input.
+"""Types of tools, without the date at their end, that clients run and send without a schema, because Anthropic's models
+know their input. llmd refuses these tools, because its model does not know their input.
 """
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """Maps Anthropic's efforts to the efforts that templates know."""
@@ -40,7 +40,7 @@ def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
         stop=stops_of(body.stop_sequences, "stop_sequences"),
         constraint=_constraint(body),
         thinking_tokens_max=_thinking_tokens(body),
-        returns_progress=bool(body.stream),  # the first event of a stream has the number of reused tokens
+        returns_progress=bool(body.stream),  # the first event of a stream reports the number of reused tokens
     )
 
 
@@ -80,8 +80,8 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 
 
 def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
-    """Yields the tool if it has a schema. A tool of another type is left out if Anthropic's servers run it, and refused
-    if clients run it.
+    """Yields the tool if it has a schema. A tool without a schema is left out if Anthropic's servers run it, and
+    refused if clients run it.
     """
     if offered_tool.input_schema is not None or offered_tool.type in (None, "custom"):
         tool = tool_of(param, offered_tool.name, offered_tool.description, offered_tool.input_schema)
@@ -100,7 +100,8 @@ def _choice(body: CountTokensRequest, history_tools: HistoryTools) -> ToolChoice
     deferred = {tool.name for tool in body.tools or () if tool.defer_loading}
     for name in deferred.intersection(requested.names).difference(tool.name for tool in tools):
         raise invalid_value(
-            "tool_choice", f"{quoted(name)} has defer_loading, and no {REFERENCE} in messages has loaded it"
+            "tool_choice",
+            f"{quoted(name)} has defer_loading and cannot be called yet: no {REFERENCE} in messages names it",
         )
     found = check_choice("tool_choice", requested, tools)
     if not history_tools.removed or found.names:

@@ -1,5 +1,5 @@
-"""Turns Anthropic's messages into messages of a conversation. The messages are the same as those that OpenAI's dialect
-makes from the same conversation. Pure.
+"""Turns Anthropic's messages into the messages of a conversation. The result is the same as for a request of OpenAI's
+API with the same conversation. Pure.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .deferred import ADDITION, REMOVAL, HistoryTools, change_of, definitions
 from .wire import InnerPart, InputBlock, InputTurn, ResultPart, Source
 
 Unread = Callable[[str, str], str]
-"""Called with the path and type of a part that is not text. Returns the text that replaces the part, or raises
-ApiError.
+"""Function for parts that are not text. Its arguments are the path and type of the part. Returns the text that replaces
+the part, or raises ApiError.
 """
 
 
 def refuse_part(path: str, kind: str) -> str:
-    """Refuses a part that is not text. After such an error, Claude Code repeats the request without the block that the
-    error names.
+    """Refuses a part that is not text. The error must name the block: Claude Code then repeats the request without this
+    block.
     """
     at = f"{path}.{kind}" if is_attachment(kind) else path
     raise unsupported(at, f"blocks of type {quoted(kind)} are not supported; the model reads text only")
 
 
 def replace_part(_: str, kind: str) -> str:
-    """Returns the text that replaces a part of a tool's result."""
+    """Returns the text that replaces a part that is not text in a tool's result."""
     return placeholder(kind)
 
 
 def replace_attachment(path: str, kind: str) -> str:
-    """Returns the text that replaces an attachment of an earlier question, and refuses other parts."""
+    """Returns the text that replaces an attachment in an earlier question. Refuses other parts that are not text."""
     return placeholder(kind) if is_attachment(kind) else refuse_part(path, kind)
 
 
@@ -84,8 +84,7 @@ def _lines(*texts: str | None) -> str:
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _SERVER_RESULT = "_tool_result"
-"""Ending of the types of blocks that have the result of a tool that Anthropic's servers ran. Such blocks are ignored.
-"""
+"""How the type of a block ends that has the result of a tool of Anthropic's servers. Such blocks are ignored."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
@@ -115,8 +114,8 @@ def messages_of(
 
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
-    """Returns the system message, if there is text. Drops a first line about billing: that line differs between
-    requests, so that no request could reuse the prefix of an earlier request.
+    """Returns the system message, or nothing if it has no text. Drops a first line about billing: this line is
+    different in each request, and with it, no request could reuse the prefix of an earlier request.
     """
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):
@@ -135,7 +134,7 @@ def _speaker(turn: InputTurn) -> str:
 def _turn(
     path: str, turn: InputTurn, history_tools: HistoryTools, unread: Unread, *, is_past: bool
 ) -> list[PlainMessage]:
-    """Returns the messages of a turn. `is_past` is true if a later turn is the user's."""
+    """Returns the messages of a turn. `is_past` is true if a turn of the user follows later."""
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
         if role != "system":
@@ -153,8 +152,8 @@ def _turn(
 def _directive(
     path: str, blocks: list[InputBlock], history_tools: HistoryTools, *, is_cleared: bool
 ) -> list[PlainMessage]:
-    """Returns the system message of a turn. If `is_cleared` is true, the message has only the turn's added and removed
-    tools.
+    """Returns the message of a system turn. If `is_cleared` is true, the text of the turn is left out, and only its
+    added and removed tools remain.
     """
     pieces = []
     for at, block in _with_paths(path, blocks):
@@ -169,8 +168,8 @@ def _directive(
 
 
 def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, unread: Unread) -> list[PlainMessage]:
-    """Returns the messages of a user's turn. Results of tools come first, because templates expect results right after
-    the calls.
+    """Returns the messages of a user's turn. Tool results come first, because templates expect them directly after the
+    calls.
     """
     results, texts = [], []
     for at, block in _with_paths(path, blocks):
@@ -185,7 +184,9 @@ def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, 
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
-    """Returns the message of an answer, or no message if the answer is empty. Aborted streams leave empty answers."""
+    """Returns the message of an assistant's turn, or nothing if the turn is empty: clients send empty turns after an
+    aborted stream.
+    """
     texts, thoughts, calls = [], [], []
     for at, block in _with_paths(path, blocks):
         if block.type == "thinking":
@@ -196,8 +197,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             texts.append(_summary(at, block))
         elif block.type not in _IGNORED and not block.type.endswith(_SERVER_RESULT):
             texts.append(_text(at, block))
-    # Texts can be joined although calls or reasoning came between them, because PlainMessage has separate members for
-    # calls and reasoning.
+    # Texts are joined even if calls or reasoning came between them: PlainMessage has separate members for calls and
+    # reasoning.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
     if not text.strip() and not calls:
         return []
@@ -206,7 +207,9 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 
 def _summary(path: str, block: InputBlock) -> str:
-    """Returns the summary with which the block replaces the messages before it, or "" if the summary is empty."""
+    """Returns the text of a compaction block: a summary that the client sends instead of the messages before the
+    block.
+    """
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""
     raise invalid_type(f"{path}.content", "expected a text")
@@ -262,8 +265,8 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Sorts the results of parallel calls in the order of the calls. Clients send the results in an order that can
-    change between requests, which would change the prompt.
+    """Sorts the results of parallel calls in the order of the calls. Clients can send the results in a different order
+    in each request, which would change the prompt.
     """
     found: list[PlainMessage] = []
     numbers: dict[str | None, int] = {}

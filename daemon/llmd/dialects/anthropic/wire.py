@@ -1,4 +1,4 @@
-"""Anthropic's messages in their JSON form: requests, answers, errors. Types only, no I/O."""
+"""Types of the JSON bodies of Anthropic's messages API: requests, answers, errors. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class InputBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[ResultPart] | dict[str, Any] | None = None
-    """A text, or parts. llmd ignores an object, which is the result of a tool that Anthropic's servers ran."""
+    """A text, or parts. llmd ignores an object: only results of tools that Anthropic's servers ran are objects."""
     title: str | None = None
     context: str | None = None
     source: str | Source | None = None
@@ -69,11 +69,11 @@ class InputBlock(msgspec.Struct, frozen=True):
     tool: ChangedTool | None = None
     """The tool that this block adds or removes."""
     cache_control: Any = None
-    """If this member is not null, the client expects other prompts to differ after this block."""
+    """If this member is not null, the client expects that other prompts are equal up to the end of this block."""
 
 
 class InputTurn(msgspec.Struct, frozen=True):
-    """A message of the history. Members that are not listed here do not reach the model."""
+    """A message of the conversation. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | list[InputBlock] | None = None
@@ -85,8 +85,8 @@ class InputTurn(msgspec.Struct, frozen=True):
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """A tool. A tool whose type is not custom has no schema, because the provider runs such a tool, or because the
-    provider's model knows the tool's input.
+    """A tool. A tool whose type is not custom has no schema: either the provider runs the tool, or the provider's model
+    knows the tool's input.
     """
 
     name: str = ""
@@ -94,7 +94,7 @@ class ClientTool(msgspec.Struct, frozen=True):
     input_schema: dict[str, Any] | None = None
     type: str | None = None
     defer_loading: bool | None = None
-    """If true, the prompt shows the tool's definition only where the history names the tool."""
+    """If true, the prompt shows the tool's definition only where a message names the tool."""
 
 
 class ClientToolChoice(msgspec.Struct, frozen=True):
@@ -130,27 +130,28 @@ class OutputConfig(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members of a request that determine the prompt."""
+    """The members of a request that determine the prompt. Counting tokens needs only these."""
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
-        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks"
-        " of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
-        f"parts; each part that is not text is replaced by {NOT_SHOWN}. More blocks are supported, by role. In user "
-        "messages and in results: search_result, and document with a source of type text or content. In system "
-        "messages: tool_addition, tool_removal and clear_at. In assistant messages: compaction, as text. Ignored "
-        "are: redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and output_config in"
-        " a system message. Images and other documents are refused in the newest user message, and replaced as in "
-        "results in earlier messages. If the last message is the assistant's, the answer continues it. llmd leaves "
-        "out texts such as (no content), which some clients write instead of an empty answer.",
+        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks "
+        "of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
+        f"parts; each part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User messages "
+        "and tool results: search_result, and document with a source of type text or content. System messages: "
+        "tool_addition, tool_removal and the member clear_at. Assistant messages: compaction, whose text is a part of "
+        "the message. Ignored are redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, "
+        "and output_config in a system message. Images and other documents are refused in the newest user message; "
+        f"in earlier user messages, they are replaced by {NOT_SHOWN}. If the last message is the assistant's, the "
+        "answer continues it. llmd leaves out texts such as (no content), which some clients write instead of an "
+        "empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
         "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "
         "differs in each request.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     tools: Annotated[list[ClientTool] | None, note(
         "Tools that the answer can call: name, description, input_schema. A tool with defer_loading is not in the "
-        "prompt until a tool_reference in a result names the tool: llmd then adds the definition at that point, "
-        "and the answer can call the tool. Tools that the provider would run (web_search, code_execution, ...) are "
+        "prompt until a tool_reference in a tool's result names it: llmd then adds the definition at this point, and "
+        "the answer can call the tool. Tools that the provider would run (web_search, code_execution, ...) are "
         "ignored if the request has other tools, otherwise refused. Tools without a schema that clients run (bash, "
         "text_editor, memory, computer, browser) are refused.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip

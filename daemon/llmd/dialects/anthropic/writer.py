@@ -39,8 +39,8 @@ def error_of(error: ApiError) -> wire.MessageError:
 
 
 def _message_of(error: ApiError) -> str:
-    """Returns the text of an error. Agents recognize the error for a prompt that is too long by its text and its
-    numbers.
+    """Returns the text of an error. A prompt that is too long gets the text of Anthropic's API, by which agents
+    recognize the error and read its numbers.
     """
     if isinstance(error, ContextLengthError):
         return f"prompt is too long: {error.n_tokens} tokens > {error.n_ctx} maximum. {error.message}"
@@ -50,11 +50,11 @@ def _message_of(error: ApiError) -> str:
 ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_of(error)), _STATUSES)
 
 
-# --- blocks -----------------------------------------------------------------------------------------------------------
+# --- blocks ----------------------------------------------------------------------------------------------------------
 
 
 SIGNATURE = "llmd"
-"""The signature of all reasoning. The signature proves nothing, but clients drop reasoning that has no signature."""
+"""Signature of all reasoning. It proves nothing, but clients do not send back reasoning that has no signature."""
 BlockKey = tuple[type[Part], int]
 ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
@@ -65,7 +65,7 @@ def block_key(part: ContentPart) -> BlockKey:
 
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[wire.AnswerBlock]:
-    """Returns the blocks of an answer. `is_cut` is true if a call can be incomplete."""
+    """Returns the content blocks of an answer. `is_cut` is true if a tool call of the answer can be incomplete."""
     content = (part for part in parts if isinstance(part, ContentPart))
     return [block for _, run in groupby(content, block_key) for block in _block(list(run), is_cut)]
 
@@ -92,7 +92,7 @@ def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> wire.AnswerBloc
     return wire.ToolUseBlock(first.id or "", name, found)
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------------------
 
 
 _STOP_REASONS: dict[EndReason, wire.StopReason] = {"end": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
@@ -113,8 +113,8 @@ _PING = _typed_event("ping")
 
 
 class MessageWriter(Writer):
-    """Writes one answer. The first event has the number of reused tokens, so this event is written when the first part
-    arrives. Everything in a delta except the text is encoded once per block.
+    """Writes one answer. Its first event has the number of reused tokens, so the event is not written before the first
+    part of the answer arrives. In the delta events of a block, everything except the text is encoded only once.
     """
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
@@ -125,9 +125,9 @@ class MessageWriter(Writer):
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
-        """True when the message's first event has been written."""
+        """True if the first event of the stream has been written."""
         self._open: BlockKey | None = None
-        """Key of the block that has been opened and not closed, or None."""
+        """Key of the block that is open, or None."""
         self._n_blocks = 0
         self._delta_opens = self._delta_closes = b""
         self._calls = False
@@ -214,14 +214,14 @@ class MessageWriter(Writer):
         return _typed_event("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
 
     def ending(self) -> bytes:
-        """Returns the last event, or nothing after an error."""
+        """Returns the last event of the stream, or nothing if the stream ended with an error."""
         return self._ending
 
     def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
         """Returns stop_reason and stop_sequence."""
         if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
-        if end.reason == "stop" and end.stop is None:  # a stop token counts as the model's own end
+        if end.reason == "stop" and end.stop is None:  # a stop token is reported like an end by the model
             return {"stop_reason": "end_turn", "stop_sequence": None}
         if end.reason == "length" and end.usage.n_generated < self._n_tokens_max:
             return {"stop_reason": "model_context_window_exceeded", "stop_sequence": None}

@@ -42,8 +42,8 @@ async def props(request: web.Request) -> web.Response:
 
 
 async def slots(request: web.Request) -> web.Response:
-    """Lists the slots of the model's memory. A parked session has no slot. The list is made in a text thread, as short
-    work, because it needs the records of all sessions.
+    """Lists the slots of the model's memory and the sessions in them. A parked session has no slot. The list is made in
+    a text thread, because it needs the records of all sessions.
     """
     state, caller = request.app[STATE], request[FACTS].caller
 

@@ -1,4 +1,4 @@
-"""llama.cpp's requests and answers in their JSON form. Types only, no I/O."""
+"""Types of the JSON bodies of llama.cpp's requests and answers. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..timings import Timings
 
 @accepts(
     "n_cache_reuse", "n_keep", "n_discard", "return_progress", "penalize_nl",
-    id_slot="slots are not chosen by number; name a session with session_id or a header",
+    id_slot="a request cannot choose a slot; name a session with session_id or a header instead",
     t_max_prompt_ms="llmd has no limit on the time of a prompt",
     t_max_predict_ms="only --request-timeout limits the time of a request",
     timings_per_token="the last chunk of a stream has the timings",
-    backend_sampling="it would only choose the device that samples tokens",
+    backend_sampling="it only chooses the device that samples tokens",
 )  # fmt: skip
 @refuses(
     post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
@@ -30,7 +30,7 @@ from ..timings import Timings
     lora=("adapters", []),
 )
 class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members that completions and infill share."""
+    """The members that /completion and /infill have in common."""
 
     model: members.Model = None
     stream: members.Stream = None
@@ -52,7 +52,8 @@ class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_
 
 class NativeCompletionRequest(NativeGeneration, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int], note(
-        "The prompt: a text, or token ids. Control words in a text become control tokens.", UNBOUNDED)]  # fmt: skip
+        "The prompt: a text, or token ids. Text that spells a control token of the model becomes that token.",
+        UNBOUNDED)]  # fmt: skip
 
 
 class ExtraContext(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class InfillRequest(NativeGeneration, frozen=True, kw_only=True):
     input_prefix: Annotated[str, note("Text before the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
     input_suffix: Annotated[str, note("Text after the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
     input_extra: Annotated[list[ExtraContext] | None, note(
-        "Texts from other files, the most important text last. llmd leaves out the first texts if not all fit.",
+        "Texts from other files, the most important text last. If not all of them fit, llmd leaves out the first ones.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     prompt: Annotated[
         str, note("The beginning of the text between input_prefix and input_suffix.", limits.JSON_TEXT_BYTES_MAX)
@@ -94,8 +95,8 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
-    """The bytes of the token. Needed if the token is a part of a character, because `token` is then a replacement
-    character.
+    """The bytes of the token. Clients need them if the token is only a part of a character: `token` is then a
+    replacement character.
     """
     logprob: float
 

@@ -82,7 +82,7 @@ async def refuse_change(request: web.Request) -> web.Response:
 
 
 def _known(state: State, n_bytes: int) -> dict[str, Any]:
-    """Returns the members of a model that every list of models has."""
+    """Returns the members that describe the model in every list of models. `n_bytes` is its reported size."""
     name, digest = state.model_id, state.engine.info.fingerprint
     return {"name": name, "model": name, "size": n_bytes, "digest": digest, "details": _details(state)}
 
@@ -100,7 +100,7 @@ def _details(state: State) -> wire.ModelDetails:
 
 
 def _quantization(text: str) -> str:
-    """Converts a name of a quantization: "Q4_K - Medium" to Q4_K_M, "all F32" to F32."""
+    """Converts llama.cpp's name of a quantization to Ollama's: "Q4_K - Medium" to Q4_K_M, "all F32" to F32."""
     name, _, grade = text.removeprefix("all ").partition(" - ")
     return f"{name}_{grade[0]}" if grade else name
 
@@ -111,8 +111,8 @@ def _parameters(state: State) -> str:
 
 
 def _facts(state: State) -> dict[str, Any]:
-    """Returns facts about the model. `context_length` is the context that llmd serves, not the model's training
-    context, because clients send as many tokens as this number allows.
+    """Returns facts about the model. The number of tokens in context_length is the context that llmd serves, not the
+    model's training context: clients send as many tokens as context_length allows.
     """
     info = state.engine.info
     return {

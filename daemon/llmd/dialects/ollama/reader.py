@@ -31,8 +31,8 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
-    """Returns the messages except empty answers, which aborted streams leave. Raises an ApiError that names the wrong
-    message.
+    """Returns the messages, except empty assistant messages, which clients send after an aborted stream. Raises an
+    ApiError that names the wrong message.
     """
     check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question([message.role for message in messages])
@@ -72,7 +72,7 @@ def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)
 
 
-# --- requests ---------------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 _Request = OllamaChatRequest | OllamaGenerateRequest
@@ -93,8 +93,8 @@ def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | No
 
 
 def _is_text(message: OllamaMessage) -> bool:
-    """Returns whether the message is a text of the assistant without calls. If such a message is the last, the answer
-    continues it.
+    """Returns whether the message is a text of the assistant without tool calls. If the last message of a request is
+    such a message, the answer continues it.
     """
     return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
@@ -145,7 +145,7 @@ def _constraint(body: _Request) -> Constraint | None:
 
 def _variables(body: _Request) -> dict[str, Any]:
     think = body.think
-    effort = "high" if think == "max" else think  # templates know no higher effort
+    effort = "high" if think == "max" else think  # templates support no higher effort
     return thinking_variables(
         effort if isinstance(effort, str) else None, None if think is None else think is not False
     )

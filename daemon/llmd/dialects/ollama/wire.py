@@ -1,4 +1,4 @@
-"""Ollama's requests and answers in their JSON form. Types only, no I/O. Durations are nanoseconds."""
+"""Types of the JSON bodies of Ollama's requests and answers. Types only, no I/O. Durations are nanoseconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OllamaCall(msgspec.Struct, frozen=True):
 
 
 class OllamaMessage(msgspec.Struct, frozen=True):
-    """A message of the history. Members that are not listed here do not reach the model."""
+    """A message of the conversation. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | None = None
@@ -51,7 +51,7 @@ _AT_THE_START = (
 
 @accepts(
     num_ctx="--ctx-size sets the context",
-    num_keep="llmd never shifts the context",
+    num_keep="llmd never drops tokens of a full context to make room for more (context shift)",
     penalize_newline="llama.cpp has no such sampler any more",
     tfs_z="llama.cpp has no such sampler any more",
     **dict.fromkeys(_AT_THE_START, "options of llmd set this when llmd starts"),
@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     stop: Stop = None
 
 
-@accepts(shift="llmd never shifts the context")
+@accepts(shift="llmd never drops tokens of a full context to make room for more (context shift)")
 @refuses(_debug_render_only=("the rendered prompt instead of an answer; use /apply-template", False))
 class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that /api/chat and /api/generate share."""
@@ -92,12 +92,13 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
     messages: Annotated[list[OllamaMessage] | None, note(
-        "The conversation, in the roles system, user, assistant and tool; without messages, llmd generates nothing. Of "
-        "each message the template reads role, content, thinking, tool_calls, tool_name and tool_call_id. An image of "
-        f"a result, or of a user message before the newest one, is replaced by {NOT_SHOWN}. If the last message is the "
-        "assistant's, the answer continues it.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
+        "The conversation, in the roles system, user, assistant and tool; without messages, llmd generates nothing. "
+        "The template reads these members of a message: role, content, thinking, tool_calls, tool_name, tool_call_id. "
+        f"An image in a tool's result, or in a user message before the newest one, is replaced by {NOT_SHOWN}. If the "
+        "last message is the assistant's, the answer continues it.",
+        UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
     tools: Annotated[list[OfferedTool] | None, note(
-        "Functions that the answer can call. Calls have their arguments as objects.", limits.TOOLS_BYTES_MAX)
+        "Functions that the answer can call. The arguments of a call are a JSON object.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     truncate: Annotated[bool | None, note(
         "false: refuse a conversation that does not fit the context. Default: leave out its first messages, except "
@@ -199,7 +200,7 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eval_count: int = 0
     eval_duration: int = 0
     logprobs: list[ChosenToken] = []
-    """Log probabilities of the tokens of this line or, if the answer is not streamed, of the whole answer."""
+    """Log probabilities of the tokens in this line. If the answer is not streamed, those of all its tokens."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,6 @@
-"""Writes the parts of an answer in the form of /api/chat or /api/generate, complete or as lines of JSON."""
+"""Writes the parts of an answer in the form of /api/chat or /api/generate: as one JSON object, or as a stream of
+lines.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class _Calls:
         self._arguments: list[str] = []
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
-        """Adds a piece. If the piece begins a new call, returns the previous call."""
+        """Adds a piece. If the piece begins a new call, returns the previous call, which is then complete."""
         done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
@@ -59,9 +61,9 @@ class _Calls:
         return done
 
     def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
-        """Returns the last call, or a text with its name and arguments if the arguments are not an object. The JSON of
-        the arguments has no line ends, because a line end in this stream ends a message, and models write line ends
-        between arguments.
+        """Returns the last call. If its arguments are not a JSON object, returns a text with its name and arguments
+        instead. Line breaks between the arguments, which some models write, are removed, because a line break ends a
+        message of this stream.
         """
         if self._open is None:
             return []
@@ -75,7 +77,9 @@ class _Calls:
 
 
 class _OllamaWriter(Writer):
-    """The writer that /api/chat and /api/generate share. Everything in a line except the text is encoded once."""
+    """The common base of the writers of /api/chat and /api/generate. What is the same in every line is encoded only
+    once.
+    """
 
     framing = framing.LINES
     _text_opens: bytes
@@ -108,7 +112,9 @@ class _OllamaWriter(Writer):
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns the lines of these parts. Log probabilities are reported in the line of the text before them."""
+        """Returns the lines for these parts. Log probabilities are added to the line of the text to which they belong,
+        which is the line before.
+        """
         lines: list[bytes] = []
         for part in parts:
             if not isinstance(part, LogProbabilities):

@@ -1,4 +1,4 @@
-"""Turns the messages of a chat into a conversation. Pure."""
+"""Turns the messages of a chat request into the messages of a conversation. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ROLES: dict[str, Role] = {
 _RESULTS = ("tool", "function")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THOUGHTS = ("thinking", "reasoning")
-"""Types of parts that are reasoning. Only messages of the assistant have such parts."""
+"""Types of content parts that are reasoning. Only messages of the assistant have such parts."""
 
 
 def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
-    """Returns the messages except empty answers, which aborted streams leave.
+    """Returns the messages, except empty assistant messages, which clients send after an aborted stream.
 
     Raises an ApiError that names a message that cannot be rendered.
     """
@@ -49,7 +49,7 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """Returns the message. If `is_newest` is true, attachments are refused."""
+    """Returns the message. If `is_newest` is true, attachments are refused, otherwise replaced by a note."""
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
@@ -86,7 +86,9 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
 
 
 def _reasoning(message: wire.Message) -> str | None:
-    """Returns the reasoning of a message, which can have several names: the first text that is not empty."""
+    """Returns the reasoning of a message. It can be in members with different names; the first text that is not empty
+    counts.
+    """
     candidates = [getattr(message, name) for name in _REASONING]
     if message.role == "assistant" and isinstance(message.content, list):
         thoughts = [part.thinking or part.text or "" for part in message.content if part.type in _THOUGHTS]
@@ -124,8 +126,8 @@ def _is_legacy(message: wire.Message) -> bool:
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
     """Adds ids to calls of the old functions API, which have no ids: many templates need an id to match a call with its
-    result. An id is made from the message's index, so that the same messages at the beginning of a longer history get
-    the same ids.
+    result. The id is made from the message's index, so that the message gets the same id when it is sent again in a
+    longer conversation.
     """
     found, called = [], ""
     for n, message in enumerate(messages):

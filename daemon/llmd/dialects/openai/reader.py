@@ -54,8 +54,8 @@ def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
 
 
 def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
-    """Returns whether the answer continues the last message. Raises ApiError if the answer cannot continue that
-    message.
+    """Returns whether the answer continues the last message. Raises ApiError if the request asks for that but the last
+    message cannot be continued.
     """
     param = "continue_final_message"
     if not body.continue_final_message:
@@ -63,7 +63,7 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
     if body.add_generation_prompt:
         raise invalid_value(param, "the answer continues the last message, so add_generation_prompt must not be true")
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
-        raise invalid_value(param, "the last message must be a text of the assistant")
+        raise invalid_value(param, "the last message must be the assistant's, without tool calls")
     return True
 
 
@@ -82,8 +82,8 @@ def completion_of(body: CompletionRequest, headers: Headers) -> GenerationReques
 
 
 def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
-    """Returns the fields of GenerationRequest that chat and text completions share. The answer's maximum length is the
-    first member of `lengths` that is set, or `length` if none is set.
+    """Returns the fields of GenerationRequest that chat and text completions have in common. The maximum length of the
+    answer is the first member of `lengths` that is set, or `length` if none is set.
     """
     candidates = ((name, getattr(body, name)) for name in lengths)
     limit = next(((name, value) for name, value in candidates if value is not None), None)
@@ -111,8 +111,8 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
-    """Returns the prompts. Control words in a prompt become control tokens by default, because a client of text
-    completions writes them instead of a template.
+    """Returns the prompts. By default, the names of control tokens in a prompt become these tokens: no template adds
+    control tokens here, so the client has to write them.
     """
     contents = _each(body.prompt)
     return [
@@ -136,7 +136,7 @@ def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     if kinds == {int}:
         return [prompt]  # type: ignore[list-item]  # all elements are numbers
     if int in kinds:
-        raise invalid_type("prompt", "a list with a token id can have only token ids")
+        raise invalid_type("prompt", "token ids and texts cannot be mixed in one list")
     check_count("prompt", len(prompt), limits.ANSWERS_MAX, "prompts")
     return prompt  # type: ignore[return-value]  # all elements are prompts
 
@@ -163,8 +163,8 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """Returns the number of answers to return for each prompt, and the number of answers to generate for each prompt,
-    from which the best are chosen. The second number is 0 if all generated answers are returned.
+    """Returns two numbers for each prompt: how many answers to return, and how many to generate, from which the best
+    ones are chosen. The second number is 0 if all generated answers are returned.
     """
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
@@ -177,7 +177,9 @@ def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int
     if n_prompts * n_tried > limits.ANSWERS_MAX:
         param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"
         raise invalid_value(
-            param, f"{n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are allowed"
+            param,
+            f"{n_prompts} prompts with {n_tried} answers each are too many; at most {limits.ANSWERS_MAX} answers in "
+            "total are allowed",
         )
     return n_answers, n_tried if n_tried > n_answers else 0
 
@@ -201,14 +203,14 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 
 def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
-    """Returns the number of most likely tokens to report, if it can have OpenAI's name or llama.cpp's (`n_probs`). The
-    larger number counts.
+    """Returns the number of most likely tokens to report. A request can set it with OpenAI's parameter and with
+    llama.cpp's (`n_probs`); the larger number counts.
     """
     likely = likely_of("n_probs", n_probs)
     return max(n_logprobs or 0, likely) if likely else n_logprobs
 
 
-# --- constraints ------------------------------------------------------------------------------------------------------
+# --- constraints -----------------------------------------------------------------------------------------------------
 
 
 def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
@@ -229,7 +231,7 @@ def _constraints(body: wire.CompletionBase) -> Iterator[Constraint]:
 
 
 def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str] | None) -> Iterator[Constraint]:
-    """Yields a constraint for each argument that is not empty. An empty argument means no constraint."""
+    """Yields a constraint for each of the three arguments that is not empty."""
     if grammar:
         yield Constraint("grammar", grammar, f"{prefix}grammar")
     if regex:
@@ -264,12 +266,12 @@ def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) ->
     return Constraint("json_schema", schema, param)
 
 
-# --- reasoning --------------------------------------------------------------------------------------------------------
+# --- reasoning -------------------------------------------------------------------------------------------------------
 
 
 def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """Returns the template's variables. Of members that disagree, the most explicit counts: chat_template_kwargs first,
-    then enable_thinking, `thinking`, `reasoning` and the effort.
+    """Returns the template's variables. If several members set the same variable, the first one of these counts:
+    chat_template_kwargs, enable_thinking, `thinking`, `reasoning`, the effort.
     """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     effort = body.reasoning_effort if body.reasoning_effort is not None else reasoning.effort
@@ -278,8 +280,8 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
-    """Returns the first budget that is set, or None if no budget is set, or if it is -1 (no limit). Raises an ApiError
-    that names the wrong field.
+    """Returns the maximum number of reasoning tokens: the first of several members that is set. Returns None if no
+    member is set, or if the first one is -1 (no limit). Raises an ApiError that names the wrong field.
     """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (

@@ -1,4 +1,4 @@
-"""Turns the tools or functions of a chat into the tools that the answer can call. Pure."""
+"""Turns `tools` or `functions` of a chat request into the tools that the answer can call. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .wire import request as wire
 
 
 def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
-    """Returns the functions and custom tools. Leaves out tools of other types, because they run on the provider's
+    """Returns the functions and custom tools. Tools of other types are left out, because they run on the provider's
     servers.
 
     Raises an ApiError that names the wrong member of a tool.
@@ -46,8 +46,8 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
 
 
 def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Returns the names of the custom tools, whose calls are reported as custom calls. Of tools with the same name, the
-    first counts.
+    """Returns the names of the custom tools. Calls of these tools are reported as custom calls. If several tools have
+    the same name, the first one counts.
     """
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
@@ -55,14 +55,14 @@ def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
 
 
 def is_legacy(body: wire.ChatCompletionRequest) -> bool:
-    """Returns whether the request uses the old functions API, in which an answer has at most one call, and the call has
-    no id.
+    """Returns whether the request uses the old functions API (`functions`). In that API, an answer has at most one
+    call, and the call has no id.
     """
     return bool(body.functions)
 
 
 def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request has no tool of the chosen name."""
+    """Returns the tool choice. Raises ApiError if the request does not have a chosen tool."""
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):

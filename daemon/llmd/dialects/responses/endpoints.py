@@ -49,8 +49,8 @@ async def _parsed(request: web.Request) -> ParsedRequest:
 
 
 async def _fitting(request: web.Request, parsed: ParsedRequest) -> GenerationRequest:
-    """Returns the generation request. If the conversation does not fit and the request allows truncation, the
-    conversation is truncated.
+    """Returns the generation request. If the conversation does not fit the context, and the request allows truncation,
+    the first messages are left out.
     """
     if parsed.response.truncation != "auto":
         return parsed.generation_request
@@ -73,8 +73,8 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     loop = asyncio.get_running_loop()
 
     def keep(id: str, body: bytes) -> None:
-        """Stores a response. Can be called in a text thread, but only the event loop may change the store, so the
-        change is scheduled there. The event loop makes the change before it sends the answer.
+        """Stores a response. This is called in a text thread or on the event loop. Only the event loop may change the
+        store, so the change is scheduled there. The event loop makes the change before it sends the answer.
         """
         response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)
@@ -82,7 +82,7 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     return keep
 
 
-# --- stored responses -------------------------------------------------------------------------------------------------
+# --- stored responses ------------------------------------------------------------------------------------------------
 
 
 _ORDERS = ("asc", "desc")

@@ -1,7 +1,7 @@
-"""Turns the items of an input into the messages of a conversation. Pure.
+"""Turns the items of a request's input into the messages of a conversation. Pure.
 
-Consecutive items of the assistant (reasoning, text, calls) become one message. Items of unknown types are ignored,
-because clients also send items that they received from other servers.
+Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored,
+because clients also send items that they have received from other servers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .tools import called_as
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]
-"""Returns the item with this id from the stored responses, or None."""
+"""Function that returns the item with this id from the stored responses, or None."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PICTURES = ("computer_screenshot", "input_image")
 _ENCLOSED = "llmd:"
-"""The beginning of every text that `enclosed` returns."""
+"""Beginning of every encrypted_content that llmd makes (`enclosed`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class InputItem:
     kind: str
     raw: msgspec.Raw
     is_stored: bool = False
-    """Whether the request has only a reference to the item, which is stored."""
+    """Whether the request only refers to the item, which belongs to a stored response."""
     role: str | None = None
     """The role, if the item is a message."""
     id: str | None = None
@@ -52,8 +52,8 @@ class InputItem:
 
 
 def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
-    """Returns the items. A reference is replaced by the item that it names. Raises an ApiError that names the wrong
-    item.
+    """Returns the items of the input. A reference to a stored item is replaced by this item. Raises an ApiError that
+    names the wrong item.
     """
     if client_input is None:
         return []
@@ -67,7 +67,7 @@ def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -
         item = _item(path, raw, find)
         n_bytes += len(item.raw) if item.is_stored else 0
         if n_bytes > most:
-            message = f"{path}.id: the referenced items have more than {most} bytes together, the limit."
+            message = f"{path}.id: all stored items that the request refers to can have {most} bytes together."
             raise ApiError("request_too_large", message, f"{path}.id")
         found.append(item)
     return found
@@ -88,7 +88,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
-    """Returns the lists of tools that items of the conversation offer, each with the client's name of the list."""
+    """Returns the lists of tools in items of type additional_tools, each with the client's name of the list."""
     return [
         (f"{item.path}.tools", item.read(wire.InputTools).tools) for item in items if item.kind == "additional_tools"
     ]
@@ -98,14 +98,16 @@ def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.
 
 
 def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
-    """Returns the messages except empty answers, which aborted streams leave. Raises an ApiError that names the wrong
-    item.
+    """Returns the messages, except empty assistant messages, which clients send after an aborted stream. Raises an
+    ApiError that names the wrong item.
     """
     return [message for message in _turns(_pieces(items)) if not is_empty(message)]
 
 
 def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
-    """Joins successive pieces of the assistant into one message. A second text begins a new message."""
+    """Joins successive messages of the assistant, made from one item each, into one message. If the message already has
+    a text, another text begins a new message.
+    """
     turn: list[PlainMessage] = []
     for piece in pieces:
         if turn and (piece.role != "assistant" or (piece.content and turn[-1].content)):
@@ -142,7 +144,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
 
 
 def _speaker(item: InputItem) -> str:
-    """Returns the role of the message to which the item belongs, or "" if the item belongs to no message."""
+    """Returns the role of the message that is made from the item, or "" if no message is made from it."""
     if item.kind == "message":
         return item.role or ""
     if item.kind.endswith("_call_output"):
@@ -165,7 +167,7 @@ def _message(item: InputItem, is_newest: bool) -> PlainMessage:
 
 
 def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a message's content or a tool's output. The flags have the same meaning as for part_text."""
+    """Returns the text of a message's content or of a tool's output. part_text explains `is_result` and `is_past`."""
     if isinstance(content, str):
         return content
     parts = (part_text(f"{path}[{n}]", part, is_result=is_result, is_past=is_past) for n, part in enumerate(content))
@@ -176,7 +178,7 @@ def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool =
 
 
 def _call(item: InputItem) -> PlainToolCall | None:
-    """Returns the call, or None if the item is not a call, or is a call of a tool that the provider ran."""
+    """Returns the tool call. Returns None if the item is no tool call, or if the provider has run the tool."""
     if item.kind == "function_call":
         call = item.read(wire.InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
@@ -208,8 +210,8 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Returns the text of an output that is an object. Such an output is a text that the client has wrapped, or a
-    screenshot that is not in a list.
+    """Returns the text of a tool's output that is an object instead of a text or a list. Some clients put the text into
+    a member `content`, and some send a screenshot without a list around it.
     """
     if output.get("type") in _PICTURES:
         return placeholder("image")
@@ -221,8 +223,8 @@ def _wrapped(output: dict[str, Any]) -> str:
 
 
 def enclosed(thought: str) -> str:
-    """Encodes reasoning for clients that send reasoning back only as opaque text (encrypted_content). The reasoning is
-    not encrypted, because the client also gets it as plain text.
+    """Encodes reasoning as encrypted_content, because some clients send reasoning back only in this member. The
+    reasoning is not really encrypted: the client also gets it as plain text.
     """
     return _ENCLOSED + base64.b64encode(thought.encode()).decode()
 
@@ -238,7 +240,7 @@ def _thought(item: wire.InputReasoning) -> str | None:
 
 
 def _decoded_reasoning(text: str) -> str:
-    """Returns the reasoning in a text that `enclosed` returned, or "" for a text from another server."""
+    """Decodes an encrypted_content that `enclosed` has returned. Returns "" for one from another server."""
     if not text.startswith(_ENCLOSED):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Turns the body of a request for a response into a generation request. Pure."""
+"""Turns the body of a request of the Responses API into a generation request. Pure."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _encode = msgspec.json.Encoder().encode
 class ParsedRequest:
     generation_request: GenerationRequest
     response: Response
-    """A response that has only the members that the request determines."""
+    """The response to be written, so far with only those members that repeat the request."""
     offered: Offered
     is_summary: bool
-    """Whether reasoning is reported as a summary."""
+    """Whether the reasoning is returned as a summary instead of as reasoning_text."""
     is_enclosed: bool
-    """Whether reasoning is also reported as opaque text (encrypted_content), which clients send back."""
+    """Whether the reasoning is also returned as encrypted_content, which clients send back."""
     before: list[PlainMessage]
-    """The conversation before the answer, without the instructions."""
+    """All messages before the answer, except the instructions."""
     input: list[bytes]
-    """The input items of this request, if they must be stored; otherwise empty."""
+    """The input items of this request. Empty if the response will not be stored."""
     n_stored_bytes: int
-    """Bytes of stored items and of the previous response, to which the request refers."""
+    """Number of bytes of the stored items and of the previous response to which the request refers."""
 
 
 def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
@@ -165,8 +165,9 @@ def _raw(value: Any) -> msgspec.Raw:
 
 
 def _stored(items: Sequence[InputItem]) -> list[bytes]:
-    """Returns the items to store. Each stored item gets an id of its own, because clients page through the items by id.
-    The text of a message is stored as a list of parts. Other members are stored without decoding.
+    """Returns the items in the form in which they are stored. Each item has an id of its own, because clients page
+    through the items by id. The text of a message becomes a list of parts. Other members are stored unchanged, without
+    decoding.
     """
     ids: set[str] = set()
     found: list[bytes] = []

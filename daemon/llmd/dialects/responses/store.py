@@ -1,8 +1,9 @@
-"""Stored responses, which clients can get or continue. Each has its input and the conversation before its answer.
+"""Stored responses, which clients can read or continue. Each is stored with the input items of its request, and with
+the conversation before its answer.
 
-The store is in memory; the database keeps the responses until the next daemon starts. The number and the bytes of
-responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A stored
-response never changes. Only the event loop changes the store, and text threads can read it.
+The store is in memory, and a copy is in the database, from which the next daemon fills its store. The number and the
+bytes of responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A
+stored response never changes. Only the event loop changes the store, and text threads can read it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _ResponseOutput(msgspec.Struct):
 
 
 class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, forbid_unknown_fields=True):
-    """A stored response, which is also a row of the database."""
+    """A stored response. Rows of the database store this type."""
 
     id: str
     owner: int
@@ -47,10 +48,10 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
     input: list[bytes]
     """The items of the request as JSON, each with an id."""
     before: list[PlainMessage]
-    """The conversation before the answer, without instructions."""
+    """All messages before the answer, except the instructions."""
 
     def conversation(self) -> list[PlainMessage]:
-        """Returns the conversation with the answer, in the form in which a client would send it back."""
+        """Returns the messages of the conversation including the answer, as a client would send them back."""
         answer = [msgspec.Raw(item) for item in self.output.values()]
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
@@ -67,7 +68,7 @@ class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, fo
 
     @cached_property
     def n_bytes(self) -> int:
-        """The size in bytes. Texts that the response shares with earlier responses count for each response."""
+        """The size in bytes. A text that several responses have in common is counted for each of them."""
         texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
         return texts + limits.RESPONSE_BYTES_OVERHEAD
 
@@ -89,7 +90,7 @@ class _Owned:
 
     responses: OrderedDict[str, StoredResponse] = field(default_factory=OrderedDict)
     items: dict[str, StoredResponse] = field(default_factory=dict)
-    """Responses, by the ids of the items in their answers."""
+    """Maps the id of an item of an answer to the response that has the item."""
     n_bytes: int = 0
 
 
@@ -172,7 +173,7 @@ _decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
 def follow(store: ResponseStore, database: Database) -> None:
-    """Makes the database write every later change of the store."""
+    """Writes every later change of the store to the database."""
 
     def on_change(owner: int, id: str) -> None:
         database.changed((RESPONSE, owner, id, b""), partial(store.find, owner, id))
@@ -181,7 +182,9 @@ def follow(store: ResponseStore, database: Database) -> None:
 
 
 def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
-    """Fills the store with the rows that the previous daemon wrote. Blocks. Raises sqlite3.Error."""
+    """Fills the store with the responses that the previous daemon has written to the database. Blocks. Raises
+    sqlite3.Error.
+    """
     for (_, _, id, _), body in list(database.rows(RESPONSE)):
         try:
             response = _decoder.decode(body)

@@ -1,8 +1,8 @@
-"""Turns the tools of a request into functions that the model can call, and the model's names of tools into the client's
-names. Pure.
+"""Turns the tools of a request into functions that the model can call, and the names that the model calls into the
+client's names of the tools. Pure.
 
 The model's name of a tool in a namespace is NAMESPACE__NAME. Tools that are neither functions nor custom tools run on
-the provider's servers, with a few exceptions (`_RUN_BY_CLIENTS`).
+the provider's servers and are left out. Only those in `_RUN_BY_CLIENTS` do not, and are refused.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .wire import ChosenTool, CustomTool, NamespaceTool, ToolKind
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 _RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
-"""Types of tools that clients run, but only for calls that are items of special types, which llmd does not make. These
-tools are refused.
+"""Types of tools that clients run. A client expects a call of such a tool as an item of a special type. llmd cannot
+make such items, so it refuses these tools.
 """
 
 
@@ -44,8 +44,8 @@ class Offered:
     """Maps the model's name of a tool to the client's name."""
 
     def name_of(self, called: str) -> ToolName:
-        """Returns the client's name of a tool. `called` is the model's name; it is returned unchanged if no such tool
-        was offered.
+        """Returns the client's name of a tool. `called` is the name that the model has called. If the request has no
+        such tool, this name is returned unchanged.
         """
         return self.names.get(called, ToolName(called))
 
@@ -58,8 +58,8 @@ def called_as(name: str, namespace: str | None) -> str:
 
 
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
-    """Returns the tools of several lists. `lists` has, for each list, the client's name of the list and the tools.
-    Raises an ApiError that names the wrong member of a tool.
+    """Returns the tools of all lists of a request. `lists` has, for each list, the client's name of the list and its
+    tools. Raises an ApiError that names the wrong member of a tool.
     """
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
@@ -89,8 +89,8 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Raises ApiError if `lists` has a tool. Called if the model can call none of the tools: then all of them run on a
-    provider's servers.
+    """Called if the model can call none of the tools in `lists`: all of them run on a provider's servers. Raises
+    ApiError, unless the lists are empty.
     """
     for path, tools in lists:
         for n, raw in enumerate(tools):
@@ -109,7 +109,7 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 
 
 def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request has no tool of the chosen name."""
+    """Returns the tool choice. Raises ApiError if the request does not have a chosen tool."""
     return check_choice("tool_choice", _choice(choice), offered_tools.tools)
 
 

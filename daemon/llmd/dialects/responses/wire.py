@@ -1,5 +1,5 @@
-"""The requests and answers of the Responses API. Items and tools of a request are raw JSON here. The readers decode
-each item or tool as the type for its kind, and ignore unknown kinds.
+"""Types of the JSON bodies of the Responses API. The items and tools of a request are raw JSON in ResponseRequest. The
+readers decode each of them to the type for its kind, and ignore unknown kinds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class InputCallOutput(msgspec.Struct, frozen=True):
 
 
 class InputOtherCall(msgspec.Struct, frozen=True):
-    """A call of a tool that the client runs and that is neither a function nor a custom tool, for example a shell."""
+    """A call of another tool that the client runs: neither a function nor a custom tool, but for example a shell."""
 
     call_id: str | None = None
     arguments: Any = None
@@ -178,10 +178,10 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
-        "effort sets the template variable reasoning_effort; none also sets enable_thinking to false. summary: "
-        "return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
+        "effort sets the template variable reasoning_effort; the effort none also sets enable_thinking to false. "
+        "summary: return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
-        "reasoning.encrypted_content: return the reasoning in a form that you can send back with the item. "
+        "reasoning.encrypted_content: also return the reasoning as encrypted_content, which you can send back. "
         "message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip
     truncation: Annotated[Literal["auto", "disabled"] | None, note(
         "auto: if a conversation does not fit the context, leave out its first messages, except system messages. "

@@ -1,4 +1,4 @@
-"""Writes the parts of an answer as a response, complete or as events."""
+"""Writes the parts of an answer as a response of the Responses API: as one JSON object, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .reader import ParsedRequest
 
 G = TypeVar("G", bound=ItemWriter)
 Keep = Callable[[str, bytes], None]
-"""Stores a response that ended without an error. Called with the response's id and body."""
+"""Function that stores a response that ended without an error. Its arguments are the response's id and body."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -38,11 +38,11 @@ class ResponseWriter(Writer):
         self._done: list[wire.OutputItem] = []
         self._open: ItemWriter | None = None
         self._call = -1
-        """Number of the call that was opened last, or -1 before the first call."""
+        """Number of the tool call that was opened last, or -1 before the first call."""
         self._body = b""
         self._unassigned: list[LogProbabilities] = []
-        """Log probabilities that arrived without text. Their text can arrive with a later token, if the parser holds it
-        back (blanks, or the beginning of a control word).
+        """Log probabilities that arrived without text. Their text can arrive with a later token: the parser holds back
+        blanks, and text that may become a delimiter.
         """
 
     def complete(self, parts: Sequence[Part]) -> bytes:
@@ -56,8 +56,8 @@ class ResponseWriter(Writer):
         return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns the events of these parts. If `parts` is empty, returns the event that the response is in progress,
-        which keeps the stream alive. A comment would not do for clients that have a time limit between events.
+        """Returns the events of these parts. If `parts` is empty, returns an event that only keeps the stream alive
+        (response.in_progress). A comment line is not enough, because some clients limit the time between two events.
         """
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
@@ -67,8 +67,8 @@ class ResponseWriter(Writer):
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
     def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
-        """Yields each part with its log probabilities. Only texts have log probabilities here; those of other parts are
-        dropped.
+        """Yields each part with its log probabilities. In this API, only texts have log probabilities; those of other
+        parts are dropped.
         """
         for n, part in enumerate(parts):
             before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
@@ -117,8 +117,9 @@ class ResponseWriter(Writer):
     # --- items -------------------------------------------------------------------------------------------------------
 
     def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
-        """Returns the open item if it is of this kind and `is_same` is true. Otherwise closes the open item, opens a
-        new item, and returns the new item with the events of both.
+        """Returns the item to which the next part belongs, and the events before it. This is the open item if it is of
+        this kind and `is_same` is true. Otherwise the open item is closed and a new item is opened, which both make
+        events.
         """
         if isinstance(self._open, kind) and is_same:
             return [], self._open
@@ -167,8 +168,8 @@ class ResponseWriter(Writer):
         return [*events, (name, b'"response":' + self._body)]
 
     def _failed(self, error: ApiError) -> list[Event]:
-        """Returns two events that report the error (error and response.failed), because some clients handle only the
-        first and some only the second.
+        """Reports the error in two events, error and response.failed: some clients handle only the first, and some only
+        the second.
         """
         members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
@@ -179,8 +180,9 @@ class ResponseWriter(Writer):
 
 
 def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
-    """Returns the log probabilities of a text. `own` arrived with the text, and `before` without text. As many of
-    `before` are included as are needed to spell the text; if the tokens do not spell the text, only `own` is returned.
+    """Returns the log probabilities of a text. `own` arrived together with the text. `before` arrived earlier, without
+    a text. The last ones of `before` are included if the joined texts of their tokens and those of `own` are exactly
+    `text`. If no such tokens are found, only `own` is returned.
     """
     left = text.encode()
     logprobs = [*before, *own]

@@ -1,4 +1,4 @@
-"""The answers: chat completions, text completions and embeddings."""
+"""Types of the JSON bodies of answers: chat completions, text completions and embeddings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class PromptProgress(msgspec.Struct, frozen=True):
-    """The progress of prefill in tokens, in llama.cpp's form."""
+    """The progress of prefill, in numbers of tokens, with llama.cpp's names."""
 
     total: int
     cache: int
@@ -65,7 +65,7 @@ class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
-    """null if the answer has only calls."""
+    """null if the answer has only tool calls."""
     refusal: None = None
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[CalledTool] | UnsetType = UNSET
@@ -83,7 +83,7 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     tokens: list[str]
     token_logprobs: list[float]
     top_logprobs: list[dict[str, float]] | None
-    """The most likely tokens and, in addition, the chosen token. null if no most likely tokens were requested."""
+    """For each token, the most likely tokens and also the chosen one. null if no most likely tokens were requested."""
     text_offset: list[int]
 
 

@@ -1,4 +1,4 @@
-"""The requests for chat completions, text completions and embeddings. Types only, no I/O."""
+"""Types of the JSON bodies of requests for chat completions, text completions and embeddings. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
 
 class ContentPart(members.InputContent, frozen=True):
-    """A part of a message's content: a text, whose type can have several names, or reasoning of the assistant."""
+    """A part of a message's content: a text or, in a message of the assistant, reasoning."""
 
     thinking: str | None = None
     cache_control: Any = None
-    """If this member is not null, the client expects other prompts to differ after this part."""
+    """If this member is not null, the client expects that other prompts are equal up to the end of this part."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message of the history. Members that are not listed here do not reach the model."""
+    """A message of the conversation. Members that are not listed here do not reach the model."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -61,11 +61,11 @@ class Message(msgspec.Struct, frozen=True):
     reasoning: Any = None
     reasoning_text: Any = None
     thinking: Any = None
-    """The reasoning. This member and the three before it are the names of different servers. A value that is not a text
-    is ignored.
+    """The reasoning. Different servers call this member `reasoning_content`, `reasoning`, `reasoning_text` or
+    `thinking`. A value that is not a text is ignored.
     """
     cache_control: Any = None
-    """If this member is not null, the client expects other prompts to differ after this message."""
+    """If this member is not null, the client expects that other prompts are equal up to the end of this message."""
 
 
 class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
@@ -89,7 +89,7 @@ class _Typed(msgspec.Struct, frozen=True):
 
 
 class ChatTool(_Typed, frozen=True):
-    """A tool. Types other than function and custom are not offered to the model."""
+    """A tool. The model can call only tools of type function and custom."""
 
     function: OfferedFunction | None = None
     custom: ChatCustomTool | None = None
@@ -126,8 +126,8 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """The schema in llama-server's form. It is allowed with the types json_object and json_schema, and enforced as with
-    `strict`.
+    """The schema at the place where llama-server expects it. It is allowed with the types json_object and json_schema,
+    and enforced as if `strict` were true.
     """
 
 
@@ -162,13 +162,13 @@ _SCHEMA = str | dict[str, Any] | None
 @accepts(
     "user", "store", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options",
     "client_metadata", "include", "request_id", "priority", "cache_salt", "stream_interval", "ttl", "keep_alive",
-    id_slot="slots are not chosen by number; name a session with session_id or a header",
+    id_slot="a request cannot choose a slot; name a session with session_id or a header instead",
     t_max_prompt_ms="llmd has no limit on the time of a prompt",
     t_max_predict_ms="only --request-timeout limits the time of a request",
     response_fields="only /completion has this parameter",
     sse_ping_interval="--keepalive-interval sets the interval for all streams",
     usage="every answer has usage; streams have it with stream_options",
-    backend_sampling="it would only choose the device that samples tokens",
+    backend_sampling="it only chooses the device that samples tokens",
 )  # fmt: skip
 @refuses(
     use_beam_search=("beam search", False),
@@ -194,7 +194,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
         "include_usage: the last chunk has usage and session. continuous_usage_stats, together with include_usage: "
-        "every chunk from the first text on has the usage so far.")] = None  # fmt: skip
+        "each chunk, from the first text on, has the usage so far.")] = None  # fmt: skip
     n: Annotated[int | None, note(
         f"Number of answers, 1 to {limits.ANSWERS_MAX}. The first answer continues the session, but you can send back "
         "any of the answers.",
@@ -211,7 +211,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
     ] = None  # fmt: skip
     timings_per_token: Annotated[bool | None, note(
-        "true: return llama.cpp's timings. In a stream, every chunk from the first text on has timings.")
+        "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
     ] = None  # fmt: skip
     include_stop_str_in_output: Annotated[bool | None, note(
         "true: the answer includes the stop text that ended it.")] = None  # fmt: skip
@@ -277,8 +277,9 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     messages: Annotated[list[Message], note(
         "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
         "model. Parts other than text in a tool's result, or in a user message before the newest one, are replaced by "
-        f"{NOT_SHOWN}. Of each message the template reads role, content, name, tool_calls, function_call, tool_call_id "
-        "and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that is a text). "
+        f"{NOT_SHOWN}. The template reads these members of a message: role, content, name, tool_calls, function_call, "
+        "tool_call_id and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that "
+        "is a text). "
         "If the template refuses several user messages in a row, llmd joins these messages.",
         UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     max_completion_tokens: Annotated[int | None, note("New name of max_tokens; overrides max_tokens.")] = None
@@ -305,7 +306,8 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     chat_template_kwargs: members.TemplateVariables = None
     enable_thinking: members.EnableThinking = None
     reasoning_effort: Annotated[str | None, note(
-        "Sets the template variable reasoning_effort. none also sets enable_thinking to false.")] = None  # fmt: skip
+        "Sets the template variable reasoning_effort. The effort none also sets enable_thinking to false.")
+    ] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
         "type (enabled or disabled) sets the template variable enable_thinking. budget_tokens sets "
         "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
@@ -334,18 +336,21 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
         f"A prompt (a text or token ids), or a list of up to {limits.ANSWERS_MAX} prompts. Each prompt gets n answers. "
         "The answers are in the order of the prompts.", UNBOUNDED)]  # fmt: skip
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the text between prompt and suffix. With a suffix, control "
-        "words in the prompt and the suffix are plain text.",
+        "Text after the answer: the model fills in the text between prompt and suffix. With a suffix, text that spells "
+        "a control token does not become that token.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     parse_special: Annotated[bool | None, note(
-        "false: control words in the prompt are plain text. Default: they become control tokens.")] = None  # fmt: skip
+        "false: text that spells a control token of the model is plain text. Default: it becomes that token.")
+    ] = None  # fmt: skip
     add_special_tokens: Annotated[bool | None, note(
         "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
-        f"0 to {limits.LIKELIEST_MAX}: return the log probability of each token, and of this number of the most "
-        "likely tokens. false: none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
+        "Number of most likely tokens to report with the log probability of each token of the answer, 0 to "
+        f"{limits.LIKELIEST_MAX}. false: no log probabilities.",
+        minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
     echo: Annotated[bool | None, note(
-        "true: the answer begins with the prompt's text. Not with log probabilities.")] = None  # fmt: skip
+        "true: the answer begins with the prompt's text. Cannot be combined with log probabilities.")
+    ] = None  # fmt: skip
 
 
 @accepts("user", "service_tier", "metadata", "ttl", "keep_alive")
