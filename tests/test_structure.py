@@ -253,8 +253,8 @@ LLAMA_DOORS = re.compile(
 )
 PURE = sorted(path.stem for path in (LIBLLM / "policy").glob("*.c"))
 
-# A folder may include itself and the folders after it. policy works on plain values, so all folders above may use it.
-C_LAYERS = ("engine", "sessions", "states", "boundary", "policy", "text", "model", "machine")
+# A folder may include itself and the folders after it. policy works on plain values, so all other folders may use it.
+C_LAYERS = ("engine", "sessions", "states", "boundary", "text", "model", "machine", "policy")
 TEXT_LAYERS = ("chat", "answer", "sampling", "constraint", "schema", "grammar", "template")
 FOLDER_FILES_MAX = 30
 

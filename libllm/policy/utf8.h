@@ -17,22 +17,21 @@ typedef struct utf8_part {
  * bytes are valid. */
 static inline utf8_part utf8_part_of(const uint8_t *p, size_t n)
 {
-    if (p[0] < 0x80) {
-        return (utf8_part){.n_bytes = 1, .is_valid = true};
-    }
+    utf8_part part = {1, p[0] < 0x80, false};
     if (p[0] < 0xc2 || p[0] > 0xf4) {
-        return (utf8_part){.n_bytes = 1};
+        return part;
     }
     const uint32_t need = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
     uint8_t low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
     uint8_t high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
-    uint32_t have = 1;
-    while (have < need && have < n && p[have] >= low && p[have] <= high) {
-        have++;
+    while (part.n_bytes < need && part.n_bytes < n && p[part.n_bytes] >= low && p[part.n_bytes] <= high) {
+        part.n_bytes++;
         low = 0x80;
         high = 0xbf;
     }
-    return (utf8_part){.n_bytes = have, .is_valid = have == need, .is_cut = have < need && have == n};
+    part.is_valid = part.n_bytes == need;
+    part.is_cut = !part.is_valid && part.n_bytes == n;
+    return part;
 }
 
 #endif

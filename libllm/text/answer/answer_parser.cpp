@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "policy/utf8.h"
 #include "text/answer/answer_reading.h"
 #include "text/answer/answer_shortening.h"
 #include "text/answer/call_arguments.h"
@@ -60,30 +61,9 @@ bool begins_with(const std::string &text, const std::string &head)
     return text.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the size of the character at text[at], 0 if the character is incomplete, -n if n bytes are no character. */
-int character_at(const std::string &text, size_t at)
+utf8_part character_at(const std::string &text, size_t at)
 {
-    const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char first = byte(at);
-    const size_t n = first < 0x80                    ? 1
-                     : first >= 0xc2 && first < 0xe0 ? 2
-                     : first >= 0xe0 && first < 0xf0 ? 3
-                     : first >= 0xf0 && first < 0xf5 ? 4
-                                                     : 0;
-    if (n == 0) {
-        return -1;
-    }
-    for (size_t i = 1; i < n; i++) {
-        if (at + i == text.size()) {
-            return 0;
-        }
-        const unsigned char least = i > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-        const unsigned char most = i > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-        if (byte(at + i) < least || byte(at + i) > most) {
-            return -static_cast<int>(i);
-        }
-    }
-    return static_cast<int>(n);
+    return utf8_part_of(reinterpret_cast<const uint8_t *>(text.data()) + at, text.size() - at);
 }
 
 /* Returns the number of held-back bytes at the end of the last call's arguments, which are still needed. */
@@ -396,7 +376,7 @@ void llm_answer_parser::give_up()
     }
     size_t n_text = fits - n_said;
     if (n_said == 0 || n_text > 0) { /* consumes at least one character, to make progress */
-        n_text += std::max(1, character_at(pending, fits));
+        n_text += character_at(pending, fits).n_bytes;
         report_text(pending.substr(n_said, n_text));
     }
     go_back(pending.substr(n_said + n_text));
@@ -490,17 +470,14 @@ void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final, bo
     incoming.append(text, n_bytes);
     for (;;) {
         while (at < incoming.size()) {
-            const int n = character_at(incoming, at);
-            if (n == 0 && !is_final) {
+            const utf8_part next_part = character_at(incoming, at);
+            if (next_part.is_cut && !is_final) {
                 break;
             }
-            const size_t n_taken = n > 0   ? static_cast<size_t>(n)
-                                   : n < 0 ? static_cast<size_t>(-n)
-                                           : incoming.size() - at;
-            const std::string character = n > 0 ? incoming.substr(at, n_taken) : "\xef\xbf\xbd";
-            if (n <= 0) {
-                incoming.replace(at, n_taken, character);
+            if (!next_part.is_valid) {
+                incoming.replace(at, next_part.n_bytes, "\xef\xbf\xbd");
             }
+            const std::string character = incoming.substr(at, next_part.is_valid ? next_part.n_bytes : 3);
             at += character.size();
             take(character);
         }
