@@ -374,10 +374,10 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
- * returned as text. No text is returned twice. Only two kinds of text are lost: blanks next to a tool call, and in a
- * malformed call the text from the error to the delimiter that closes calls. The arguments of a complete call are a
- * JSON object; the arguments of an incomplete call are the beginning of a JSON object. They are not checked against the
- * tool's schema. The cost per token does not grow with the answer.
+ * returned as text. No text is returned twice. Only two kinds of text are lost: blanks and delimiters next to a tool call,
+ * and in a tool call that breaks its syntax after its name, the text from the error to the delimiter that closes the
+ * call. The arguments of a complete call are a JSON object; the arguments of an incomplete call are the beginning of a
+ * JSON object. They are not checked against the tool's schema. The cost per token does not grow with the answer.
  *
  * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so a tool call
  * whose name is incomplete is dropped instead of returned as text. Returns LLM_MISUSE after a feed with `is_final`, or

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "policy/utf8.h"
@@ -223,7 +224,6 @@ void llm_answer_parser::begin(const std::string &opening)
 
 void llm_answer_parser::take(const std::string &character)
 {
-    const bool may_begin = form != nullptr && form->may_begin_marker(character[0]);
     if (form == nullptr) {
         report("text", character);
         return;
@@ -232,6 +232,7 @@ void llm_answer_parser::take(const std::string &character)
         skip(character);
         return;
     }
+    const bool may_begin = form->may_begin_marker(character[0]);
     const bool has_all_calls = syntax.calls_once && !ids.empty();
     if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* forms skip blanks before them */
         report_text(character);
@@ -348,7 +349,8 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 }
 
 /* Called when the text no longer fits the form. Finds the fitting part by bisection and reports it. The next character
- * is text, unless a call is incomplete: then the call's rest is dropped. */
+ * is text, unless a reported call is incomplete: then the rest of this call is dropped. A call without a complete name
+ * is not reported, so all of it is text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -366,7 +368,10 @@ void llm_answer_parser::give_up()
         n_said = std::min(n_not_text(now, fits), fits);
     }
     const std::string until = base + pending.substr(0, n_said);
-    is_in_broken_call = now.fits && !reported.tool_calls.empty() && !form->is_whole(until);
+    const bool is_in_call = now.fits && !reported.tool_calls.empty() && !form->is_whole(until);
+    const bool is_unnamed = is_in_call && now.unnamed_call != SIZE_MAX && now.unnamed_call >= base.size();
+    n_said = is_unnamed ? now.unnamed_call - base.size() : n_said;
+    is_in_broken_call = is_in_call && !is_unnamed;
     end_calls(is_in_broken_call);
     if (is_in_broken_call) {
         is_after_close = form->ends_with_closing_mark(until);
@@ -395,7 +400,8 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a malformed call, up to a mark that closes calls, or up to the beginning of the next call. */
+/* Drops the rest of a malformed call, up to the text or the call after the mark that closes it, or up to a mark with
+ * which calls begin. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -404,16 +410,14 @@ void llm_answer_parser::skip(const std::string &character)
         if (mark.what == answer_mark::UNSURE) {
             return;
         }
-        const bool is_text = mark.what == answer_mark::NONE && is_after_close && !is_blank(skipped.substr(0, 1));
-        if (mark.what == answer_mark::BEGIN || is_text) {
-            const std::string rest = std::move(skipped);
-            skipped.clear();
+        const bool is_closing = mark.what == answer_mark::CLOSING;
+        if (mark.what == answer_mark::BEGIN || (is_after_close && !is_closing && !is_blank(skipped.substr(0, 1)))) {
             is_in_broken_call = false;
             is_outside = true;
-            go_back(rest);
+            go_back(std::exchange(skipped, {}));
             return;
         }
-        is_after_close = mark.what == answer_mark::CLOSING || (mark.what == answer_mark::NONE && is_after_close);
+        is_after_close = is_after_close || is_closing;
         skipped.erase(0, std::max<size_t>(1, mark.n_bytes));
     }
 }

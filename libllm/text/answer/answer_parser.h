@@ -13,9 +13,10 @@
  *   answer, wherever in the answer the piece is.
  *
  * Models sometimes break their family's form, which is the syntax of its answers. Everything before the error is then
- * reported as it was parsed, the text at the error is reported as text, and parsing begins again. A malformed call is
- * the exception: its rest is dropped up to the text that closes calls, because clients would show the rest as content
- * and send it back in the next prompt. The reported arguments are always the beginning of a JSON object, and a whole
+ * reported as it was parsed, the text at the error is reported as text, and parsing begins again. This includes a call
+ * that breaks before its name is complete, for example because no tool has this name. A reported call is the exception:
+ * its rest is dropped up to the delimiter that closes the call, because clients would show the rest as content and send
+ * it back in the next prompt. The reported arguments are always the beginning of a JSON object, and a whole
  * object only if the call is complete. For example, after
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b

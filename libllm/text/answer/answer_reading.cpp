@@ -143,6 +143,7 @@ void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &resu
             const bool begins =
                 node.tag == common_chat_peg_builder::TOOL || node.tag == common_chat_peg_builder::TOOL_OPEN;
             is_named = node.tag == common_chat_peg_builder::TOOL_NAME || (is_named && !begins);
+            out->unnamed_call = is_named ? SIZE_MAX : std::min(out->unnamed_call, node.start);
             part = is_named ? answer_reading::CALL : answer_reading::NONE;
         }
         if (part != answer_reading::NONE && node.end >= out->n_reported) {

@@ -36,6 +36,7 @@ struct answer_reading {
     /* Positions if `last` is CALL: the beginning of the first call, of the last call, and of the value in the last
      * call's arguments that contains the last byte. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
+    size_t unnamed_call = SIZE_MAX; /* beginning of the last call if its name is not complete, otherwise SIZE_MAX */
     bool is_value_verbatim = false; /* whether the value is plain text up to its closing mark */
     struct list {
         size_t first, last; /* positions of the first and of the last element */
