@@ -124,8 +124,9 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
-/* Commits and syncs the changes of the job: with `writes` those that write files, else the removals. */
-static void commit_all(store_files *f, store_job *job, bool writes)
+/* Commits and syncs the changes of the job: with `writes` those that write files, else the removals. Returns whether the
+ * job has such changes. */
+static bool commit_all(store_files *f, store_job *job, bool writes)
 {
     bool any = false;
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -141,19 +142,28 @@ static void commit_all(store_files *f, store_job *job, bool writes)
         complain_of_write(f, job, job->name);
         job->status = LLM_IO;
     }
+    return any;
+}
+
+static void write_all(store_files *f, store_job *job)
+{
+    job->status = (llm_status)prepare_all(f, job);
+    if (job->status == LLM_OK) {
+        (void)commit_all(f, job, true);
+    }
 }
 
 /* Makes the writes durable before any file is removed. For example, a reset of a pinned session writes one empty branch
  * file with the pin, and removes the session's other branch files, which also contain the pin. A crash between the two
- * must not lose the pin. If preparing the writes fails, the removals are done all the same, because they need no disk
- * space. */
+ * must not lose the pin. On a full disk the removals are done although a write failed, because they need no disk space,
+ * and the writes are tried again in the space that the removals freed. */
 static void change(store_files *f, store_job *job)
 {
-    job->status = (llm_status)prepare_all(f, job);
-    if (job->status == LLM_OK) {
-        commit_all(f, job, true);
+    write_all(f, job);
+    const bool is_written = job->status == LLM_OK;
+    if (commit_all(f, job, false) && !is_written) {
+        write_all(f, job);
     }
-    commit_all(f, job, false);
 }
 
 /* ---- states ---- */

@@ -25,6 +25,7 @@ static char expected_path[FILES_PATH_BYTES]; /* "": nothing is expected */
 static bool is_durable;                      /* expected_path existed when a directory was synced */
 static bool was_durable;                     /* and this was so when the first file was removed */
 static uint32_t n_removed;
+static char obstruction[FILES_PATH_BYTES]; /* directory that goes when a file is removed, or "" */
 
 /* Instead of the library's: notes what was synced. */
 int fsync(int fd)
@@ -44,6 +45,9 @@ int fsync(int fd)
 int unlink(const char *path)
 {
     was_durable = n_removed++ == 0 ? is_durable : was_durable;
+    if (obstruction[0] != '\0') {
+        (void)rmdir(obstruction);
+    }
     return unlinkat(AT_FDCWD, path, 0);
 }
 
@@ -339,6 +343,27 @@ static void test_what_goes_needs_no_room(void)
     store_push(f.store, job);
     CHECK_INT(take_status(&f, 3), LLM_IO);
     CHECK(files_exists(f.directory, 1, "llmd-session") && !files_exists(f.directory, 2, "llmd-session"));
+    close_store(&f);
+}
+
+/* The file of a reset session is written, if the files that are removed with it free the space. */
+static void test_a_removal_makes_room_for_what_stays(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    snprintf(obstruction, sizeof obstruction, "%.*s/%016x.writing", (int)sizeof obstruction - 40, f.directory, 2);
+    CHECK(mkdir(obstruction, 0700) == 0);
+    store_job *job = asked(store_job_new(STORE_CHANGE, 2), 2);
+    job->changes[0].verb = CHANGE_REMOVE;
+    job->changes[0].file.id = 1;
+    job->changes[1].verb = CHANGE_RESET;
+    job->changes[1].file = files_branch(2);
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 2), LLM_OK);
+    CHECK(!files_exists(f.directory, 1, "llmd-session") && files_exists(f.directory, 2, "llmd-session"));
+    obstruction[0] = '\0';
     close_store(&f);
 }
 
@@ -647,6 +672,7 @@ int main(void)
     RUN(test_what_is_removed_is_gone);
     RUN(test_a_change_that_fails_changes_nothing);
     RUN(test_what_goes_needs_no_room);
+    RUN(test_a_removal_makes_room_for_what_stays);
     RUN(test_what_is_written_is_durable_before_anything_is_removed);
     RUN(test_a_state_without_room_is_not_set_aside);
     RUN(test_a_damaged_state_is_set_aside_and_told);
