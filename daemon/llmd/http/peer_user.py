@@ -63,8 +63,8 @@ _LOOPBACK_6 = bytes(15) + b"\x01"
 
 
 class UnknownUserError(Exception):
-    """Raised if the client may be a program of this machine, but the kernel's tables do not show its user. The
-    connection is then rejected. If the client were accepted as `anybody` instead, it would share its sessions with
+    """Raised if the client may be a program of this machine, but the kernel did not report its user. The connection
+    is then rejected. If the client were accepted as `anybody` instead, it would share its sessions with
     other clients. Another user could bring this about by opening many sockets.
     """
 
@@ -116,11 +116,9 @@ class PeerUsers:
         for source in list(self._sources):
             try:
                 user = _find(source, connection)
-            except UnknownUserError:
+            except (UnknownUserError, OSError) as error:
                 if self._is_trusted and _is_connected(connection):
-                    raise
-            except OSError:
-                pass
+                    raise UnknownUserError from error
             else:
                 if user is not None:
                     self._trust(source)
