@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from llmd.answers import memory
+from llmd.answers import digest
 from llmd.core.generation_request import PlainMessage
 from llmd.dialects.openai import wire
 from llmd.dialects.openai.messages import message_of
@@ -23,7 +23,7 @@ def read(message: Json) -> PlainMessage:
 
 
 def digests_of(messages: list[Json]) -> list[bytes]:
-    return memory.digests_of([read(message) for message in messages])
+    return digest.digests_of([read(message) for message in messages])
 
 
 async def cold(daemon: Daemon, messages: list[Json]) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from llmd.answers.digest import digests_of as memory_digests
 from llmd.answers.memory import Answer, AnswerMemory, Past, answer_of
-from llmd.answers.memory import digests_of as memory_digests
 from llmd.core import limits
 from llmd.core.generation_request import ChatPrompt, PlainMessage, Tool
 from llmd.engine.wire import Close, Rename, Reset

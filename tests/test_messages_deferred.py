@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import digests_of
+from llmd.answers.digest import digests_of
 from llmd.core.generation_request import PlainMessage, ToolChoice
 from llmd.pipeline.history import in_order
 from tests.calling import calling

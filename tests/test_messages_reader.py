@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd.answers.memory import digests_of
+from llmd.answers.digest import digests_of
 from llmd.core.errors import ApiError
 from llmd.core.generation_request import ChatPrompt, GenerationRequest, PlainMessage, PlainToolCall, ToolChoice
 from llmd.dialects.anthropic.reader import request_of

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import AnswerMemory, digests_of
+from llmd.answers.digest import digests_of
+from llmd.answers.memory import AnswerMemory
 from llmd.core import limits
 from llmd.core.errors import ApiError
 from llmd.core.generation_request import ChatPrompt, GenerationRequest, PlainMessage, RawPrompt

@@ -11,102 +11,29 @@ differ from the kept digests, so the answers after the edit are not found. If th
 earlier answer, only the tokens after the earlier answer are stored with it. The tokens of all answers of such a chain,
 joined, are the tokens of the whole conversation.
 
-The digest ignores changes that clients make without intention: null, "" and blank text are equal, and arguments of tool
-calls are compared as values. Reasoning and the ids of tool calls are left out. Owned by the event loop.
+Owned by the event loop.
 """
 
 from __future__ import annotations
 
 import codecs
-import hashlib
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Annotated, Any
 
 import msgspec
 
 from ..core import limits
-from ..core.errors import ApiError
-from ..core.generation_request import HistoryMode, PlainMessage, PlainToolCall, Tool
+from ..core.generation_request import HistoryMode
 from ..core.shares import pick_eviction_victim
-from ..engine.json_scan import ARGUMENTS, decoder_of
+from .digest import DIGEST_BYTES
 
 TOKEN_BYTES = 4
-DIGEST_BYTES = 16
 _LAST_TOKENS = 32
 """Number of an answer's last tokens that are passed to llm_chat_render, so that it can see how the answer ended. No
 template or model ends a message with more tokens than this.
 """
-_THINK, _THOUGHT = "<think>", "</think>"
-_encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-# --- digests ---------------------------------------------------------------------------------------------------------
-
-
-def digest_of(previous: bytes, message: PlainMessage) -> bytes:
-    """Returns the digest of a conversation up to this message. `previous` is the digest up to the message before this
-    one. For the first message, `previous` is the digest of the tools, or b"" if there are no tools.
-    """
-    return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
-
-
-def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest up to each message. All digests also cover the tools, except deferred tools, whose definitions
-    are in messages.
-    """
-    listed = [tool for tool in tools if not tool.is_deferred]
-    return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
-
-
-def variables_digest(variables: Mapping[str, Any]) -> bytes:
-    return _digest(variables) if variables else b""
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(_encode(value), digest_size=DIGEST_BYTES).digest()
-
-
-def _meaning(message: PlainMessage) -> list[Any]:
-    text = _without_reasoning(message.content) if message.role == "assistant" else message.content
-    calls = [[call.name, _arguments(call)] for call in message.tool_calls]
-    return [message.role, message.name, text if text.strip() else "", calls]
-
-
-def _without_reasoning(text: str) -> str:
-    if text.lstrip().startswith(_THINK):
-        _, ended, answer = text.partition(_THOUGHT)
-        return answer.lstrip() if ended else text
-    return text
-
-
-def _arguments(call: PlainToolCall) -> Any:
-    """Returns the decoded arguments of the call. If they are not JSON, or exceed a limit, returns them as text."""
-    arguments = call.arguments
-    try:
-        return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
-    except (ApiError, msgspec.DecodeError, RecursionError):
-        return arguments
-
-
-def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
-    """Replaces floats such as 1.0 by integers, because clients in JavaScript send 1.0 back as 1. Raises RecursionError
-    if the value is nested more than `levels` deep. This limit does not depend on how much of Python's stack is in use.
-    """
-    if levels < 0:
-        raise RecursionError
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _plain(item, levels - 1) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, levels - 1) for item in value]
-    return value
-
-
-# --- answers ---------------------------------------------------------------------------------------------------------
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

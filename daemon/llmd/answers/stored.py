@@ -16,7 +16,8 @@ import msgspec
 from ..core.generation_request import HistoryMode
 from ..process.logs import fields
 from .database import ANSWER, SAVED, Database
-from .memory import DIGEST_BYTES, TOKEN_BYTES, Answer, AnswerMemory, StoredSession
+from .digest import DIGEST_BYTES
+from .memory import TOKEN_BYTES, Answer, AnswerMemory, StoredSession
 
 log = logging.getLogger("llmd.history")
 

@@ -11,7 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from ..answers.memory import Answer, SessionAnswers, answer_of, digest_of
+from ..answers.digest import digest_of
+from ..answers.memory import Answer, SessionAnswers, answer_of
 from ..core import limits
 from ..core.generation_request import PlainMessage
 from ..engine.engine import Engine

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
+from ..answers.digest import digests_of, variables_digest
+from ..answers.memory import Past, PromptFacts
 from ..core import limits
 from ..core.context_limits import token_bytes, utf8_bytes
 from ..core.errors import ApiError, invalid_value
