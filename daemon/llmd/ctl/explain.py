@@ -1,5 +1,5 @@
-"""llmctl sessions explain: prints a paragraph about each of the last turns of a session, with the tokens that it
-reused.
+"""llmctl sessions explain: prints a paragraph about each of the last turns of a session. It says how many tokens the
+turn reused, and why not more.
 """
 
 from __future__ import annotations

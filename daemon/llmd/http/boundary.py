@@ -115,9 +115,10 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """Returns the envelope (envelope.py) for an error of this request. It depends on the path only, not on the method.
-    If no endpoint has this path, returns the envelope of an endpoint whose path is a prefix of it (/v1/messages for
-    /v1/messages/x). If there is none, returns the envelope of an endpoint whose path has the same first part (/api/).
+    """Returns the envelope (envelope.py) for an error of this request. The envelope depends only on the path, not on
+    the method. If no endpoint has this path, returns the envelope of an endpoint whose path is a prefix of it
+    (/v1/messages for /v1/messages/x). If there is none, returns the envelope of an endpoint whose path has the same
+    first part (/api/).
     """
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint

@@ -191,8 +191,8 @@ class Connection(web.RequestHandler):
 
     async def _linger(self) -> None:
         """Waits, before the connection is closed, until the client stops sending, for at most LINGER_S. If llmd closed
-        the connection while it has bytes that llmd has not read, the kernel would send a reset, and the client would
-        not get the error answer.
+        the connection before it has read all bytes that the client has sent, the kernel would send a reset, and the
+        client would not get the error answer.
         """
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return

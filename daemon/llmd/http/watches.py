@@ -92,10 +92,10 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Measures how late the event loop is, with a timer that is due every LOOP_CLOCK_S. Each time, reports by how many
-    seconds the timer was late, and for how many of these seconds the event loop used the processor. In the other
-    seconds the event loop waited for a processor, or inside a blocking call. Each time costs a few microseconds. The
-    timer is stopped while no client is connected, so that an idle daemon sleeps.
+    """Measures how late the event loop is, with a timer that is due every LOOP_CLOCK_S. Each time the timer fires,
+    reports by how many seconds it was late, and for how many of these seconds the event loop used the processor. In the
+    other seconds the event loop waited for a processor, or inside a blocking call. Each time costs a few microseconds.
+    The timer is stopped while no client is connected, so that an idle daemon sleeps.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:

@@ -204,8 +204,8 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 class Divergence(msgspec.Struct, frozen=True):
     """Where a prompt differs from the session that it continued. `at` is the number of equal tokens before this point.
-    `resident` and `prompt` are the texts after it, of the session and of the prompt. The tokens can differ although
-    these texts are equal.
+    `resident` is the text of the session after this point, and `prompt` is the text of the prompt after it. The tokens
+    can differ although these texts are equal.
     """
 
     at: int
