@@ -67,7 +67,7 @@ def test_overflow() -> None:
     assert large.endswith("Please shorten the prompt: the model was trained for no more tokens.")
     assert "--ctx-size: the model was trained for 32768" in overflow(8192, 9000, 32768).message
     bound = overflow(8192, 9000, 32768, 96 << 20).message
-    assert "a larger --kv-memory: 96 MiB hold no more" in bound and "--ctx-size" not in bound
+    assert "a larger --kv-memory: a KV cache of 96 MiB holds no more" in bound and "--ctx-size" not in bound
     error = overflow(4096, 5000)
     assert (error.code, error.status, error.param) == ("context_length_exceeded", 400, "prompt")
     assert error.message.startswith(

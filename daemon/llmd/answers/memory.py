@@ -136,7 +136,7 @@ class SessionAnswers:
 class AnswerMemory:
     """The answers of all sessions, with a limit on their total bytes. Beyond the limit, the owner with the most bytes
     loses its least recently used answers. The answers of an owner's requests without a session are kept under the
-    session name "". If they have more than half of the owner's bytes, the owner loses answers of theirs first.
+    session name "". If these answers have more than half of the owner's bytes, they are dropped first.
     """
 
     def __init__(
@@ -243,7 +243,9 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns the arguments of `on_change` for all answers and modes of named sessions."""
+        """Returns one tuple for each answer and each mode of a named session: the arguments with which `on_change` is
+        called for it.
+        """
         return [
             (owner, name, digest)
             for (owner, name), record in self._sessions.items()

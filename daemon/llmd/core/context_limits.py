@@ -61,8 +61,8 @@ class ContextLimits:
             return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
         if self.kv_bytes:
             return (
-                f"Please shorten the prompt, or serve with a larger --kv-memory: {self.kv_bytes >> 20} MiB hold no "
-                f"more tokens of one session; the model was trained for {trained}."
+                f"Please shorten the prompt, or serve with a larger --kv-memory: a KV cache of {self.kv_bytes >> 20} "
+                f"MiB holds no more tokens of one session; the model was trained for {trained}."
             )
         return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {trained}."
 

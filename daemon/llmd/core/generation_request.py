@@ -129,7 +129,7 @@ class RawPrompt(msgspec.Struct, frozen=True):
     is_infill: bool = False
     """Whether to fill in the middle even if `suffix` is empty."""
     nearby: tuple[NearbyText, ...] = ()
-    """Texts before a fill-in-the-middle prompt, the most important text last."""
+    """Texts from other files, which a fill-in-the-middle prompt has at its beginning, the most important text last."""
     begun: str = ""
     """Text with which the middle begins. The answer continues this text."""
     param: str = "prompt"

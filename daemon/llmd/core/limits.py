@@ -40,8 +40,8 @@ HEAD_S_MAX = 20.0
 connection is opened; the time of a later request begins with its first byte.
 """
 READ_BUFFER_BYTES = 64 * 1024
-"""Number of bytes of a body that have arrived and that the handler has not read yet, at which llmd stops receiving
-until the handler reads. Up to twice this number can be in memory.
+"""Maximum number of bytes of a body that have arrived and wait for the handler. At this number, llmd stops receiving
+until the handler has read some. Up to twice this number can be in memory.
 """
 BODY_SILENCE_S_MAX = 20.0
 """Longest pause in a body."""
@@ -75,7 +75,7 @@ JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """Additional values for each token of the context, because a prompt can be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""Maximum number of values, however large the context is. A context of 131,072 tokens has this limit. 300,000 integers
+"""Maximum number of values, however large the context is: the limit for a context of 131,072 tokens. 300,000 integers
 take 25 ms to decode. A client can send a longer prompt as text instead of token ids.
 """
 JSON_CONTAINERS_MAX = 65_536

@@ -1,4 +1,4 @@
-"""Checks a request's sampling parameters, answer length and stops. Pure."""
+"""Checks a request's sampling parameters, limits on the answer's length, stop strings and stop tokens. Pure."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def requested_sampling(fields: Iterable[tuple[str, str, float | None]]) -> Reque
 
 
 def sampler_order(param: str, names: list[str] | str) -> int:
-    """Returns a number that stands for the samplers to run and their order. `names` has names of samplers: as a list,
-    joined by ";", or as a text of llama.cpp's one-letter codes. If `names` is empty, no sampler runs.
+    """Returns a number that stands for the samplers to run and their order. `names` is a list of names, a text with
+    names joined by ";", or a text of llama.cpp's one-letter codes. If `names` is empty, no sampler runs.
     """
     if not names:
         return _NO_SAMPLERS

@@ -26,8 +26,8 @@ _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOU
 """Members of the body that can contain a session id, but are also used for other purposes (SessionKey.is_hint)."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
-# Headers that can contain a session id. The first tuple whose first header is present counts; the values of its headers
-# are joined. Names of headers are compared without case, and "_" counts as "-".
+# Headers that can contain a session id. The first tuple whose first header is present counts; the values of the headers
+# in this tuple are joined. Names of headers are compared without case, and "_" counts as "-".
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),

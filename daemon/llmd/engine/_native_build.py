@@ -3,7 +3,7 @@
 Functions and types are declared only in these headers. cffi parses the preprocessed headers, and the C compiler then
 checks every size and type against the same headers. The native build runs:
 
-python _native_build.py --compiler gcc --include include --output _libllm.c
+    python _native_build.py --compiler gcc --include include --output _libllm.c
 """
 
 import argparse
