@@ -115,7 +115,7 @@ class Parsing:
         self._parser, unreturned = None, "".join([*self._withheld, text])
         return [Diff("text", unreturned)] if unreturned else []
 
-        # --- parts of the answer -------------------------------------------------------------------------------------
+    # --- parts of the answer -----------------------------------------------------------------------------------------
 
     def _parts(self, diff: Diff) -> Sequence[Part]:
         if diff.kind == "call":

@@ -118,7 +118,7 @@ def _requested_choice(body: CountTokensRequest) -> ToolChoice:
     return ToolChoice(_MODES[choice.type], names)  # type: ignore[arg-type]
 
 
-# --- thinking, form --------------------------------------------------------------------------------------------------
+# --- thinking, structured output -------------------------------------------------------------------------------------
 
 
 def _variables(body: CountTokensRequest) -> dict[str, Any]:

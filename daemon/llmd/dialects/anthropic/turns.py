@@ -84,7 +84,7 @@ def _lines(*texts: str | None) -> str:
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _IGNORED = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _SERVER_RESULT = "_tool_result"
-"""How the type of a block ends that has the result of a tool of Anthropic's servers. Such blocks are ignored."""
+"""Suffix of the types of blocks with results of tools that Anthropic's servers ran. Such blocks are ignored."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",

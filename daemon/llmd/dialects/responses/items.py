@@ -67,7 +67,7 @@ def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -
         item = _item(path, raw, find)
         n_bytes += len(item.raw) if item.is_stored else 0
         if n_bytes > most:
-            message = f"{path}.id: all stored items that the request refers to can have {most} bytes together."
+            message = f"{path}.id: the stored items that the request refers to have more than {most} bytes in total."
             raise ApiError("request_too_large", message, f"{path}.id")
         found.append(item)
     return found

@@ -1,8 +1,8 @@
 """Turns the tools of a request into functions that the model can call, and the names that the model calls into the
 client's names of the tools. Pure.
 
-The model's name of a tool in a namespace is NAMESPACE__NAME. Tools that are neither functions nor custom tools run on
-the provider's servers and are left out. Only those in `_RUN_BY_CLIENTS` do not, and are refused.
+The model's name of a tool in a namespace is NAMESPACE__NAME. Tools of other types than function and custom run on the
+provider's servers, and are left out. The exceptions are the types in `_RUN_BY_CLIENTS`, which are refused.
 """
 
 from __future__ import annotations
