@@ -1,4 +1,4 @@
-"""Checks of conversations that all APIs have in common. A failed check raises an ApiError that names the field.
+"""Checks of conversations that all APIs have in common. A failed check raises an ApiError that names the wrong field.
 Pure.
 """
 

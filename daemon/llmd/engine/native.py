@@ -1,7 +1,7 @@
 """The only module that loads libllm's extension module. Gives Python names to the enumerations and tables of libllm.
 
-No other module may load libllm: an environment variable must be set before, so that llama.cpp does not start a debugger
-after a failed assertion. This module sets the variable.
+An environment variable must be set before libllm is loaded, so that llama.cpp does not start a debugger after a failed
+assertion. This module sets the variable, so no other module may load libllm.
 """
 
 from __future__ import annotations

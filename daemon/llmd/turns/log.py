@@ -62,8 +62,9 @@ def scratch_id(entry: int) -> str:
 
 @dataclass(slots=True)
 class SessionTurns:
-    """The turns of one session. If a session is forgotten while one of its requests runs, the request adds its turn to
-    this object, which is then no longer used, and not to a new session of the same name.
+    """The turns of one session. If a session is forgotten while one of its requests runs, the request still adds its
+    turn to this object. The object is then no longer used, so the turn does not appear in a new session of the same
+    name.
     """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))

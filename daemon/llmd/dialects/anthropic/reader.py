@@ -30,7 +30,7 @@ _EFFORTS = {"xhigh": "high", "max": "high"}
 
 
 def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the field."""
+    """Returns the generation request. Raises an ApiError that names the wrong field."""
     return generation(
         body,
         session_of(body, headers),

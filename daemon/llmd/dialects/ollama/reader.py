@@ -79,7 +79,7 @@ _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
 def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the wrong field."""
     if not body.messages:
         return None
     prompt = ChatPrompt(
@@ -100,7 +100,7 @@ def _is_text(message: OllamaMessage) -> bool:
 
 
 def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the wrong field."""
     if not body.prompt and not body.suffix:
         return None
     return _generation_request(body, _prompt(body), headers)

@@ -27,7 +27,7 @@ _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 
 def chat_of(body: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the field."""
+    """Returns the generation request. Raises an ApiError that names the wrong field."""
     return generation(
         body,
         session_of(body, headers),
@@ -68,7 +68,7 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
 
 
 def completion_of(body: CompletionRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the field."""
+    """Returns the generation request. Raises an ApiError that names the wrong field."""
     prompts = prompts_of(body)
     return generation(
         body,
