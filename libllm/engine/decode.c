@@ -13,8 +13,8 @@ int decode_open(decode *d)
     /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
      * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command
      * or result adds at most one notice and opens at most two sessions; each deferred command opens one session. Each
-     * forgotten session adds a notice. Before the next command or result is taken, each session that is open by then
-     * may be forgotten once, and so may LOOSE_EXPIRED_MAX sessions that have no entry. */
+     * forgotten session adds a notice. Before the next command or result is taken, each open session may be forgotten
+     * once, and so may LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -135,8 +135,8 @@ static void publish(decode *d)
     table_publish(d->table);
 }
 
-/* Whether the thread has work. notifier_wait calls this function once more after it has armed the notifier, so that no
- * work is missed. */
+/* Whether the thread has work. notifier_wait calls this function after it has armed the notifier, so that the thread
+ * does not sleep if work has arrived just before. */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -188,9 +188,9 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
     return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
-/* Returns how long the thread may sleep: until the next session expires, or until a request stops waiting for the disk;
- * -1 for no limit. While `notices` is not empty, no session expires (see `expire`), and the reader of events wakes the
- * thread. */
+/* Returns how many milliseconds the thread may sleep: until the next session expires, or until a request or state stops
+ * waiting for the disk (fetched_by_us). -1 for no limit. While `notices` is not empty, no session expires (see
+ * `expire`), and the reader of events wakes the thread. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -221,7 +221,8 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        d->n_owners_before = atomic_load(&d->table->n_owners); /* each owner's share depends on n_owners */
+        /* has_work notices a change of n_owners, on which each owner's share of the slots depends */
+        d->n_owners_before = atomic_load(&d->table->n_owners);
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);
@@ -242,7 +243,7 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
-    /* a command may wait for the store's result for an earlier command */
+    /* a command may wait for a result that the store has not delivered yet */
     while (d->n_replies_due > 0 && decode_has_room(d)) {
         store_wait(d->table->store);
         decode_take_stored(d);

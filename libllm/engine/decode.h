@@ -4,12 +4,13 @@
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
- * A step that needs two model calls delivers events and takes commands between the calls. A model call that only
- * prefills may be stopped when a request or a cancel arrives, if the model supports that (decode_step.c).
+ * If the model cannot decode and prefill in one call, a step makes two calls, and the thread delivers events and takes
+ * commands between the calls. A model call that only prefills may be stopped when a request or a cancel arrives, if the
+ * model supports that (decode_step.c).
  *
- * If a step finds too few KV cells, cells are freed and the step is repeated. Any other failure ends exactly the
- * requests whose branches the failure made invalid. The thread never waits for the reader of events: events for which
- * the event ring has no room stay in the requests' outboxes (outbox.h) and in `notices`. */
+ * If a step finds too few KV cells, the thread parks another branch, which frees cells, and repeats the step. Any other
+ * failure ends exactly the requests whose branches the failure made invalid. The thread never waits for the reader of
+ * events: events for which the event ring has no room stay in the requests' outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -34,7 +35,7 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
-/* A command that waits because the store is writing the name and pin of its session. */
+/* A PIN or RENAME that waits because the store is still writing an earlier change of the same session's name or pin. */
 typedef struct deferred {
     wire_command command; /* the session names in it point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
@@ -43,7 +44,8 @@ typedef struct deferred {
 } deferred;
 
 /* Counts pushed commands, so that a model call in progress learns of new commands. A command is counted only after it
- * is in the ring, so every counted command can be taken, or was already taken. */
+ * is in the ring, so the decode thread finds every counted command in the ring, unless it has already taken the
+ * command. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
 typedef struct decode_pushed {
@@ -76,7 +78,7 @@ typedef struct decode {
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
     uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` when commands were last taken */
-    uint32_t n_cancelled;        /* CANCELs taken off the ring */
+    uint32_t n_cancelled;        /* CANCELs that the thread has taken off the ring since it started */
     bool is_unfinished;          /* the current command has more states to copy, so it stays first in the ring */
     double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
@@ -92,17 +94,19 @@ typedef struct decode {
     deferred *deferred;     /* commands that have not begun, in order of arrival; owned */
     uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
     bool is_undelivered;    /* the event ring had no room for some events */
-    uint64_t n_woken;       /* ring_committed of the event ring when the consumer was last woken */
+    uint64_t n_woken;       /* value of ring_committed(events) when the consumer was last woken */
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    /* requests without a slot ask for one again, because a request has ended, KV cells were freed, the store has read a
-     * state, or a command has changed a session */
+    /* true if requests without a slot must ask for one again: a request has ended, KV cells were freed, the store has
+     * read a state, or a command has changed a session */
     bool may_assign_slots;
-    uint64_t fetched_by_us; /* when the first request stops waiting for the disk; 0 if none waits */
-    uint64_t idle_ms_max;   /* 0 if sessions do not expire */
+    /* earliest time at which a request, or a state that is to be written, stops waiting for the disk; 0 if neither
+     * waits */
+    uint64_t fetched_by_us;
+    uint64_t idle_ms_max; /* 0 if sessions do not expire */
     idle_clock idle_clock;
-    uint32_t n_owners_before; /* n_owners when waiting requests were last considered */
+    uint32_t n_owners_before; /* n_owners of the table when waiting requests last asked for slots */
     uint64_t expire_at_ms;    /* time of idle_clock at which to look for expired sessions next; 0 for at once */
     float *logits;            /* n_vocab logits, owned: a copy that a sampler may modify */
 } decode;
@@ -119,29 +123,28 @@ void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`
 void decode_deliver(decode *d);
 
 /* Called by the owner thread after the decode thread has ended: answers the commands that the decode thread did not
- * take, and delivers events. If the event ring is drained between calls, each call delivers further events until none
- * is left. */
+ * take, and delivers as many events as the event ring has room for. To get all events, the caller empties the ring and
+ * calls this function again, until the ring stays empty. */
 void decode_finish(decode *d);
 
 /* Counts a command that was checked and is in the ring now. Called by the loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: whether `notices` has room for the reply to one more command, or for the reply that follows from
- * one more result of the store. Room is kept for the replies to all deferred commands, too, because one result may
- * start all of them. Without room, commands wait in the ring and results wait in the store. */
+/* decode_command.c: whether `notices` has room for one more reply. Only then the thread takes the next command, or the
+ * next result of the store for which a command waits, because each may add a reply. Room is kept for the replies to all
+ * deferred commands, too, because one result of the store may start all of them. */
 bool decode_has_room(const decode *d);
 
-/* Takes commands off the ring while there is room for their replies, even if the disk is busy. Commands that copy
- * states (FORK, SAVE, PARK) take long, so after budget_us the remaining commands stay in the ring until the next step
- * is over. Thus even many such commands do not stall decoding sessions. If budget_us is HUGE_VAL, takes all
- * commands. */
+/* Takes commands off the ring and carries them out, while there is room for their replies (decode_has_room). Commands
+ * that copy states (FORK, SAVE, PARK) take long. So that many of them do not stall decoding requests, the commands that
+ * are left after budget_us stay in the ring until the next step is over. With HUGE_VAL there is no such limit. */
 void decode_take_commands(decode *d, double budget_us);
-/* Returns how long the thread may work between two steps before decoding sessions are delayed; HUGE_VAL if none
- * decodes. */
+/* Returns the stall budget: the time between two steps that the thread can spend on other work, for example copies of
+ * states, before decoding requests are delayed noticeably. HUGE_VAL if no request decodes. */
 double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
-void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of branch_table.h: adds FORGOTTEN */
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of slots.h: adds a notice FORGOTTEN */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_status status);
 
@@ -151,26 +154,27 @@ void decode_start_waiting(decode *d);
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);
-branch *decode_latest(decode *d, session_name name);           /* returns the most recently used branch */
+branch *decode_latest(decode *d, session_name name);           /* the session's most recently used branch */
 int decode_fork(decode *d, branch *from, session_name name);   /* a fork with all tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all commands except GENERATE, CANCEL and PAUSE */
-void decode_take_stored(decode *d);                            /* takes results of the store */
+void decode_take_stored(decode *d);                            /* handles the results of the store */
 /* saves all sessions at an orderly stop, and answers commands that wait for the store */
 void decode_save_all(decode *d);
 
 /* decode_step.c: one step of the model for all requests that can run. Returns false if no request can run. */
 bool decode_step(decode *d);
-void decode_take_sampled(decode *d); /* takes tokens from the sampling threads */
+void decode_take_sampled(decode *d); /* takes the tokens that sampling threads have picked */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* The asker is a request that needs a slot or KV cells. decode_among says which other requests may make way for it: all
- * requests, requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
+/* The asker is a request that needs a slot or KV cells. decode_among says which other requests may lose their slots to
+ * it: all requests, requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the newest branch that holds a slot without progress: its requests have not begun, or its generation is paused
- * because the client does not read. Returns false if no branch can be parked, or the capacity policy does not allow
- * parking. */
+/* Parks the branch of the newest request that holds a slot without progress: either the request has not begun, or its
+ * generation is paused because the client does not read. Considers only the requests that `among` allows (see
+ * decode_among), and never parks the asker's own branch. Returns false if no branch can be parked, or the capacity
+ * policy does not allow parking. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

@@ -127,9 +127,9 @@ static void end_request(decode *d, request *r, llm_outcome outcome, llm_status s
     d->may_assign_slots = true;
 }
 
-/* Ends a request. If its branch was parked meanwhile, the request has kept the branch's state in host memory. The state
- * can go to disk now, and must if parked states exceed their limit (table_spill). But a state that already waits for
- * the store goes first. */
+/* Ends a request. If the request's branch is parked, the branch's state had to stay in host memory for the request. Now
+ * the state can go to disk, and must if parked states exceed their limit (table_spill). But if another state already
+ * waits for the busy store, nothing is spilled now. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);
@@ -152,7 +152,7 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 
 /* ---- GENERATE ---- */
 
-/* Opens a session that does not exist yet as a fork of its parent, if the command names a parent. */
+/* If the command names a parent and its session does not exist yet, opens the session as a fork of the parent. */
 static int fork_parent(decode *d, const wire_command *c)
 {
     if (c->other.n_bytes == 0 || table_knows(d->table, c->session)) {
@@ -162,8 +162,8 @@ static int fork_parent(decode *d, const wire_command *c)
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
-/* Whether the owner may have one more busy branch, or the session has a busy branch already, which this request may
- * join. Checked before a branch is opened for the request. */
+/* Whether the owner may have one more busy branch (a branch that a request uses or waits for), or the session already
+ * has a busy branch, which this request may join. Checked before a branch is opened for the request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = table_may_be_busy(d->table, c->session.owner);
@@ -214,8 +214,9 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Returns the id of the live request that `after` names, or 0 if there is none. Only requests that arrived before this
- * one are found. A later request could be queued behind this one, and each would wait for the other. */
+/* Returns the id of the live request that the command's member `after` names, or 0 if there is none. A request can wait
+ * only for a request that arrived before it. A later one could be queued behind it, and each would wait for the
+ * other. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;
@@ -266,10 +267,10 @@ static void cancel(decode *d, uint64_t id)
     }
 }
 
-/* Ends the generations whose CANCEL is still in the ring, because there was no time for the commands before it. CANCELs
- * that were already taken are skipped, because another request may have the same id by now. If the GENERATE of a
- * request is still in the ring, too, or there are more CANCELs than `pushed` holds, the request ends when its CANCEL is
- * taken. */
+/* Ends generations whose CANCEL is in the ring but cannot be taken yet, because the time for commands (budget_us) may
+ * end before the CANCEL is reached. CANCELs that were already taken are skipped, because another request may have the
+ * same id by now. If the GENERATE of a request is still in the ring, too, or there are more CANCELs than `pushed`
+ * holds, the request ends when its CANCEL is taken. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
@@ -285,12 +286,13 @@ static void pause_request(decode *d, const wire_command *c)
     request *r = decode_find(d, c->request);
     if (r != NULL) {
         r->claim.is_paused = c->is_on;
-        d->may_assign_slots = true; /* a paused request can be parked; a resumed request needs a slot again */
+        /* the branch of a paused request can be parked; a resumed request may need a slot again */
+        d->may_assign_slots = true;
     }
 }
 
-/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE,
- * because they end generations. */
+/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE:
+ * these end generations, so they are accepted even if the disk is too slow for other commands. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)
@@ -301,7 +303,7 @@ static void apply_to_session(decode *d, const wire_command *c)
         return;
     }
     decode_session_command(d, c);
-    d->may_assign_slots = true; /* the command may have freed a slot or cells */
+    d->may_assign_slots = true; /* the command may have freed a slot or KV cells */
 }
 
 static void apply(decode *d, const wire_command *c)

@@ -29,8 +29,8 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Closes every branch of the session `name`, even busy branches, except `kept` (which may be NULL). Also removes files
- * of the session whose branches have no entry. */
+/* Closes every branch of the session `name`, even busy branches, except `kept` (which may be NULL). Also removes the
+ * files of branches of this session that have no entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
     branch *after = NULL;
@@ -80,8 +80,8 @@ static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int 
     }
 }
 
-/* Ends the removal of files that the caller has begun (table_removing_begin). The reply follows when the files are
- * removed. */
+/* Pushes the job that removes the files collected since table_removing_begin. The command gets its reply when the files
+ * are removed, or now if there are none. */
 static void end_removal(decode *d, const wire_command *c, const branch *kept)
 {
     reply_unless_due(d, c, table_removing_end(d->table, c->session, c->request), LLM_OK, kept);
@@ -145,8 +145,8 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens the fork's session. If a session of that name exists, it is emptied, and its files are added to the removal
- * that the caller has begun. */
+/* Opens the session `name` for a fork of `from`. If a session of that name exists, empties it, and adds its files to
+ * the removal that the caller has begun (table_removing_begin). */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));
@@ -166,8 +166,8 @@ static void become_fork(decode *d, branch *from, branch *to, uint32_t at)
     table_used(d->table, from); /* now `from` is the most recently used branch, which is parked last */
     to->record.n_last_prompt = 0;
     const bool was_held = from->is_held;
-    /* `from` must not be forgotten to give its fork a slot, which only the policy evict would do; to park `from` does
-     * no harm */
+    /* The policy evict could forget `from` to give its fork a slot, so `from` is held. The policy park would only park
+     * `from`, which does no harm. */
     from->is_held = was_held || d->table->options.policy == LLM_POLICY_EVICT;
     fill_fork(d, from, to, at);
     from->is_held = was_held;
@@ -195,8 +195,8 @@ static llm_status may_fork(decode *d, const wire_command *c, const branch *from)
     return !c->is_on && table_knows(d->table, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
-/* Replies when the files of the replaced session are removed. These files are removed before any file of the fork is
- * written. */
+/* Copies a session to a new session, which may replace an existing one. The reply follows when the files of the
+ * replaced session are removed. These files are removed before any file of the fork is written. */
 static void fork_session(decode *d, const wire_command *c)
 {
     branch *from = latest_of(d, c);
@@ -238,8 +238,8 @@ static void park(decode *d, const wire_command *c)
     decode_reply(d, c->request, status, latest_of(d, c));
 }
 
-/* Replies when the change is written. A change that cannot be written is undone, so that the reply, the memory and the
- * disk agree. */
+/* Pushes the job that writes a PIN or RENAME to the disk. The command gets its reply when the job is done. If the job
+ * fails, the change is undone, so that the reply, the memory and the disk agree. */
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
@@ -311,8 +311,8 @@ static void unsave(decode *d, const wire_command *c)
     reply_unless_due(d, c, status == LLM_OK, status, NULL);
 }
 
-/* Replaces the session by the saved session that the store has read. Sets *is_due if the reply must wait until the
- * files of the replaced session are removed, and the tokens of a pinned session are written. */
+/* Replaces the session by the saved session that the store has read. Sets *is_due if the reply must wait for a job of
+ * the store, which removes the files of the replaced session and writes the branch file if the session is pinned. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
@@ -337,8 +337,8 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     return (llm_status)status;
 }
 
-/* Whether the orderly stop has written all sessions. A session that is created after that would be confirmed to the
- * client, but lost. */
+/* Whether the orderly stop has written all sessions. From then on, no session may be created: it would be confirmed to
+ * the client, but lost. */
 static bool is_saved(const decode *d)
 {
     return atomic_load(&d->life) == DECODE_JOINED;

@@ -41,8 +41,8 @@ static void begin(decode *d, request *r, branch *b)
  * wait. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* A request that needs a slot, and how many slots of the same kind (for named or for scratch branches) the generations
- * of its owner have. */
+/* A request that needs a slot, and how many slots of the needed kind (for named or for scratch branches) its owner's
+ * generations have already. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -50,8 +50,8 @@ typedef struct turn {
     uint32_t n_with_slot;
 } turn;
 
-/* Counts the slots for named branches, or those for scratch branches, that the owner's requests have. With `read`,
- * counts only requests that make progress. */
+/* Counts the slots that the owner's requests have: slots for named branches if `named`, else slots for scratch
+ * branches. With `read`, counts only the slots of requests that make progress. */
 static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
@@ -74,7 +74,7 @@ static bool is_too_early(const decode *d, const request *r)
 }
 
 /* Whether the KV cache has room for the tokens of request `r` and one more, in addition to the tokens of other
- * requests. Of these, only the first n in order of arrival count, and only if they make progress. */
+ * requests. Of the other requests, only those that make progress and are among the first n to arrive count. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -104,8 +104,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun since a generation lost its slot. New
- * requests wait only if this generation could continue without the requests that arrived after it. */
+/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun since a generation lost its slot. They wait
+ * only if this generation would fit the KV cache next to the requests that arrived before it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -157,8 +157,9 @@ static uint32_t collect_turns(decode *d, turn *out)
     return n;
 }
 
-/* Returns the request to try next, or NULL if none is left to try. Chooses, of the owners who have less than their
- * share of slots, the owner with the fewest slots, and of this owner's requests the first to arrive. */
+/* Returns the request to try next, or NULL if none is left to try. Owners who have their whole share of slots are left
+ * out. Of the other owners, the one with the fewest slots is served next, and of this owner's requests the first to
+ * arrive. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;
@@ -203,8 +204,8 @@ static decode_among holders_of(const decode *d, const request *r)
 }
 
 /* Parks the branch of a request that holds a slot without progress, if that helps `r`. If `r` has begun, parking helps
- * if the freed cells are enough for `r`. If `r` is new, nothing is parked while a request that makes progress holds the
- * resource that `r` lacks (holders_of), because that request will free it. If all holders of the resource make no
+ * if the freed KV cells are enough for `r`. If `r` is new, nothing is parked while a request that makes progress holds
+ * the resource that `r` lacks (holders_of), because that request will free it. If all holders of the resource make no
  * progress, all could wait for each other, so one is parked. Only one branch is parked before the next step, so that
  * decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
@@ -223,7 +224,7 @@ static bool make_way(decode *d, const request *r)
 static void go_on(decode *d, request *r)
 {
     r->n_overtaken = 0;
-    d->may_assign_slots = true;                      /* new requests that waited for `r` may begin */
+    d->may_assign_slots = true;                      /* new requests that waited because `r` had no slot may begin */
     if (r->branch->record.state == LLM_STATE_TORN) { /* a step with this branch would fail other requests, too */
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
     }
@@ -352,7 +353,8 @@ static uint64_t wait_end_us(const request *r, uint64_t now_us)
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 
-/* Returns the time at which the first request or parked state stops waiting for the disk; 0 if none waits. */
+/* Returns the earliest time at which a request, or a parked state that is to be written, stops waiting for the disk; 0
+ * if neither waits. */
 static uint64_t first_wait_end_us(const decode *d)
 {
     const uint64_t now_us = clock_us();

@@ -1,5 +1,6 @@
-/* decode_step.c: one step for all requests that can run, and the work after the model call: tokens are sampled; or KV
- * cells are freed, if there were too few; or the requests end whose state was harmed. */
+/* decode_step.c: one step for all requests that can run, and the work after the model call. If the call succeeded,
+ * samples tokens. If KV cells were short, frees cells and repeats the call. If the call failed, ends the requests whose
+ * branches became invalid. */
 #include <assert.h>
 
 #include "engine/decode.h"
@@ -29,8 +30,8 @@ static void collect_requests(decode *d)
     }
 }
 
-/* If a request has no slot, the token that a sampling thread picked for it stays in the job until the request has a
- * slot again. */
+/* If a request has lost its slot, the token that a sampling thread has picked for it stays in the sampling job until
+ * the request has a slot again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -78,8 +79,8 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, clock_us() - began_us);
 }
 
-/* Whether the request holds a slot without progress: its client does not read, or the request has not begun although no
- * generation runs in its branch. */
+/* Whether the request holds a slot without progress: its client does not read, or its branch has a slot but no running
+ * generation, and the request has not begun yet. */
 static bool is_unmoving(const request *r)
 {
     return request_has_slot(r) ? r->claim.is_paused
@@ -133,7 +134,8 @@ static bool takes_more(const step *t, uint32_t a, uint32_t b)
     return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
-/* Returns the request with the most tokens in the current call; if several have the most, the newest of them. */
+/* Returns the request with the most tokens in the batch of the current call; if several have the most, the newest of
+ * them. */
 static request *largest_in_call(const step *t)
 {
     uint32_t worst = t->n_requests;
@@ -146,7 +148,8 @@ static request *largest_in_call(const step *t)
     return t->requests[worst];
 }
 
-/* Frees the cells of a branch. A named branch keeps its tokens, and its next request prefills them again. */
+/* Frees the KV cells of a branch. A named branch keeps its tokens, and its next request prefills them again. A scratch
+ * branch is emptied. */
 static void give_cells_back(decode *d, branch *b)
 {
     if (branch_is_named(b)) {
@@ -157,7 +160,7 @@ static void give_cells_back(decode *d, branch *b)
     }
 }
 
-/* Frees KV cells for the request with the most tokens in the call: parks an idle branch, else a branch whose request
+/* Frees KV cells for the request with the most tokens in the batch: parks an idle branch, else a branch whose request
  * makes no progress, else the newest generation. If no branch can be parked, the request fails and gives its cells
  * back, so that the other requests continue. */
 static void make_room(decode *d)
@@ -183,7 +186,8 @@ static void end_invalid(decode *d)
 
 /* Samples, and saves the checkpoints that are due. If no other request decodes, the first token after a prompt is
  * delivered before the prompt's checkpoint is copied. Otherwise the copy comes first: the step that ends a prompt is
- * usually short, so that the copy delays the decoding requests less now than in the next gap. */
+ * usually short, so the decoding requests are delayed less if the copy is part of this step than if it follows in the
+ * next. */
 static void sample_and_checkpoint(decode *d, bool is_answering)
 {
     if (is_answering) {
@@ -244,7 +248,8 @@ static double share_needed(const decode *d)
     return (double)n_needed / d->step.batch.n;
 }
 
-/* Whether a request with a slot waits for a state from disk, and the store may have read it. */
+/* Whether a request or a state waits for the disk (fetched_by_us), and the store has a result. A waiting request may
+ * then be able to begin. */
 static bool may_go_on_fetched(const decode *d)
 {
     return d->fetched_by_us != 0 && store_has_result(d->table->store, decode_has_room(d));

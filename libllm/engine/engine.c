@@ -533,7 +533,8 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    /* last, because it clears the flag events_blocked: room that is made later would not be announced */
+    /* called last, because it clears the flag events_blocked, and room that is made after that would not be
+     * announced */
     announce_room(engine);
     if (!ring_is_empty(engine->events)) {
         /* some events did not fit into `out`, so the descriptor stays readable */

@@ -86,7 +86,7 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     return true;
 }
 
-/* Writes the event if it has to be delivered. Returns false if it has to, but the ring has no room. */
+/* Writes the event if it is due. Returns false if the event is still due, because the ring had no room. */
 static bool deliver_due(outbox *o, ring *events, llm_event_op op)
 {
     o->is_due[op] = o->is_due[op] && !deliver_event(o, events, op);

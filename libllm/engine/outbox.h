@@ -16,12 +16,14 @@
 typedef struct outbox {
     uint64_t request;
     bool is_due[LLM_EVENT_CONSUMED + 1]; /* events to be delivered: ADMITTED, STARTED, CONSUMED, FINISHED */
-    uint32_t entry;                      /* member of ADMITTED */
-    uint32_t n_prompt;                   /* n_prompt and plan are members of STARTED */
+    uint32_t entry;                      /* sent with ADMITTED */
+    uint32_t n_prompt;                   /* n_prompt and plan are sent with STARTED */
     resume_plan plan;
-    uint32_t n_consumed; /* member of CONSUMED: the latest value */
+    uint32_t n_consumed; /* sent with CONSUMED: the latest value */
     uint64_t prefill_us;
-    char *text; /* member of TEXT: up to LLM_OUTBOX_BYTES_MAX bytes, plus what `stop` releases at once; owned */
+    /* sent with TEXT: up to LLM_OUTBOX_BYTES_MAX bytes, plus the text that the stop filter (stop.h) releases at once;
+     * owned */
+    char *text;
     uint32_t n_text;
     uint32_t n_tokens;
     token_details details; /* ids and logprobs of the text's tokens, if requested; opened by request.c */

@@ -51,7 +51,8 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &options, &r->sampler);
 }
 
-/* Opens the prompt's checkpoint points. Uses the last LLM_BOUNDARIES_MAX boundaries of the command. */
+/* Determines the token counts at which the prompt's checkpoints are saved (checkpoint_points.h). Uses at most
+ * LLM_BOUNDARIES_MAX message boundaries of the command: the last ones. */
 static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
@@ -157,8 +158,8 @@ static void release(request *r, const stop_result *released)
     r->n_released = released->n_released;
 }
 
-/* Returns how many tokens of the branch the client can have seen: the prompt, and the generated tokens whose text was
- * released completely. */
+/* Returns how many tokens of the branch the client knows or has seen: the prompt, and the generated tokens whose whole
+ * text was released. */
 static uint32_t count_visible(const request *r)
 {
     uint32_t n = r->n_generated;
@@ -259,8 +260,9 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns n if the first n stop strings are not searched for in the text of the last token. Before min_tokens, these
- * are all stop strings. While the model reasons, these are the stop strings that apply only to the answer. */
+/* Returns how many stop strings, counted from the first, the stop filter ignores in the text of the last token: all of
+ * them up to min_tokens; while the model reasons, the first n_answer_stops, which apply only to the answer; else
+ * none. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {

@@ -37,7 +37,7 @@ typedef struct request {
     bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
     uint64_t fetching;      /* number of the disk read for which the request waits (resuming.h); 0 if none */
     uint64_t fetched_by_us; /* time at which the request stops waiting for this read */
-    /* of a RUNNING request without a slot: how many requests have begun since it lost the slot */
+    /* if the request is RUNNING without a slot: how many other requests have begun since it lost the slot */
     uint32_t n_overtaken;
 
     int32_t *prompt; /* owned; claim.prompt points to it */
@@ -65,7 +65,8 @@ typedef struct request {
     outbox out;
 } request;
 
-/* Returns the request of a claim, which is the part of a request that its branch needs; NULL for NULL. */
+/* Returns the request that contains this claim; NULL for NULL. A claim holds the data of a request that its branch
+ * needs (branch.h). */
 static inline request *request_of_claim(branch_claim *c)
 {
     return (request *)c;

@@ -21,8 +21,8 @@
 typedef struct sampling_threads sampling_threads;
 typedef struct sampling_job sampling_job;
 
-/* `consumer` is woken for each result. Returns LLM_OK or LLM_NO_MEMORY. Threads are created when the first job begins.
- * All functions in this header are called by the decode thread, or by the thread that opens the engine. */
+/* Each result wakes `consumer`. Returns LLM_OK or LLM_NO_MEMORY. Threads are created when the first job begins. All
+ * functions in this header are called by the decode thread, or by the thread that opens the engine. */
 int sampling_open(uint32_t n_vocab, notifier *consumer, sampling_threads **out);
 /* All jobs must have been abandoned. NULL is allowed. */
 void sampling_close(sampling_threads *p);
@@ -32,7 +32,7 @@ void sampling_close(sampling_threads *p);
 sampling_job *sampling_job_open(sampling_threads *p, sampler *s);
 void sampling_abandon(sampling_job *j); /* NULL is allowed */
 
-/* Copies the logits and queues the job. If no thread can be created, the token is picked at once. */
+/* Copies the logits and queues the job. If no thread can be created, picks the token before it returns. */
 void sampling_begin(sampling_job *j, const float *logits);
 /* Returns whether the token was picked, and if so, stores the results of sampler_next in *status and *token. */
 bool sampling_take(sampling_job *j, int *status, int32_t *token);
@@ -40,7 +40,7 @@ bool sampling_take(sampling_job *j, int *status, int32_t *token);
 /* Whether a token was picked since the last sampling_settle. The decode thread calls this after it has armed its
  * notifier, so that it misses no result. */
 bool sampling_has_result(const sampling_threads *p);
-/* Waits until all tokens are picked, but at most us_max. Clears sampling_has_result. */
+/* Waits until all queued jobs have picked their tokens, but at most us_max microseconds. Clears sampling_has_result. */
 void sampling_settle(sampling_threads *p, uint32_t us_max);
 
 #endif

@@ -58,8 +58,8 @@ static uint32_t prefill_left(const request *r)
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* Returns by how many tokens the checkpoint of a decoding request will be late if it is taken after the next token; 0
- * if no checkpoint is due. */
+/* Returns how overdue the checkpoint of a decoding request will be after the next token: 1 if it is due exactly then,
+ * and one more for each token that it is late; 0 if none is due. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;

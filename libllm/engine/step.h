@@ -75,7 +75,8 @@ void step_drop_ended(step *t);
 /* Whether the planned step has tokens for requests of this part (decoding or prefilling requests). */
 bool step_has(const step *t, step_part part);
 
-/* Makes one model call for the requests of these parts (a set of step_part) whose branches still have slots. Returns
+/* Makes one model call for the requests in `parts` (one or more step_part values) whose branches still have slots.
+ * Returns
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
  *                       The caller must call step_checkpoint before the next call.
  *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give
@@ -84,8 +85,8 @@ bool step_has(const step *t, step_part part);
  *   Any other result    the branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
-/* Saves each checkpoint that became due in the last model call, unless the branch has changed since. Saving copies the
- * branch's state, so the caller chooses a moment when the copy delays nobody. */
+/* Saves each checkpoint that became due in the last model call, unless the branch has changed since that call. Saving
+ * copies the branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
 /* Learns from the duration of the last call how long a token takes. The size of later calls depends on that.

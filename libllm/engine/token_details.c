@@ -54,7 +54,8 @@ static size_t n_likeliest(const token_details *t)
     return t->n_likeliest > 0 ? (size_t)t->n_likeliest : 0;
 }
 
-/* Returns how many bytes the details of a token take in an event. */
+/* Returns how many bytes the details of one token take in an event. n_likeliest_of_each is
+ * token_details.n_likeliest. */
 static size_t token_bytes(int32_t n_likeliest_of_each)
 {
     const size_t plain = sizeof(int32_t) + sizeof(uint32_t);
@@ -72,7 +73,8 @@ static bool enlarge(void **array, size_t n_bytes)
     return true;
 }
 
-/* Makes room for one more token. Returns false if memory is short; arrays that were already enlarged stay so. */
+/* Enlarges the arrays if there is no room for one more token. Returns false if memory is short; arrays that were
+ * enlarged before the failure stay enlarged. */
 static bool has_room(token_details *t)
 {
     if (t->n < t->capacity) {

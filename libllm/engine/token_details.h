@@ -23,7 +23,7 @@ typedef struct token_details {
     float *raw;          /* owned: the model's logits before the sampler changed them; NULL if there are none yet */
     uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
-    uint32_t n_released; /* how many of the tokens kept have their text in the outbox */
+    uint32_t n_released; /* how many of these tokens have their text in the outbox; they are the first */
     uint32_t capacity;   /* capacity of the arrays below, which are owned */
     int32_t *tokens;
     uint64_t *raw_ends; /* offsets as in stop.h */
@@ -35,12 +35,14 @@ typedef struct token_details {
 void token_details_open(token_details *t, const model *m, const wire_command *command);
 void token_details_close(token_details *t);
 
-/* Called before a token is sampled. Returns false if memory is short. */
+/* Called before a token is sampled: copies the logits, from which the token's log probabilities are computed later.
+ * Returns false if memory is short. */
 bool token_details_logits(token_details *t, const float *logits);
-/* Called when a token was sampled. The token's text ends at offset raw_end of the raw bytes. Returns false if memory is
- * short. */
+/* Called when a token was sampled: adds the token and its log probabilities. The token's text ends at offset raw_end of
+ * the raw bytes. Returns false if memory is short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
-/* Called when the text in `released`, whose raw bytes begin at offset `before`, goes to the outbox. */
+/* Called when the text in `released` goes to the outbox: marks the tokens of this text as released. The raw bytes of
+ * the text begin at offset `before`. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
 /* Whether too many details wait for delivery. */
