@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from ..core import limits
 from ..core.errors import ApiError, code_of_status
@@ -115,9 +115,9 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_answer_texts", "_delivering", "_engine", "_notifier", "_notify", "_on_end", "_on_start", "_on_text",
-        "_paused", "_pending", "_pending_chars", "_request", "_token_ends", "admitted", "cancel_reason", "finished",
-        "is_stream", "started", "work",
+        "_answer_texts", "_delivering", "_engine", "_events", "_notifier", "_notify", "_on_end", "_on_start",
+        "_on_text", "_paused", "_pending", "_pending_chars", "_request", "_token_ends", "admitted", "cancel_reason",
+        "consumed", "finished", "first_text_s", "is_stream", "started", "started_s", "work",
     )  # fmt: skip
 
     def __init__(
@@ -128,35 +128,35 @@ class Generation:
         *,
         is_stream: bool,
         keeps_text: bool = False,
+        keeps_events: bool = False,
         after: Generation | None = None,
         on_start: Callable[[Generation], None] | None = None,
         on_text: Callable[[], None] | None = None,
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError if the engine cannot accept the work. If `keeps_text` is true, `answer_text`
-        returns the whole text at the end. If `after` is a generation with the same prompt, this generation begins after
-        the prefill of `after`. `token_ends` collects the ends of tokens, which the command must then request
-        (RETURN_TOKENS).
+        """Queues the work. Raises ApiError if the engine cannot accept it. `answer_text` needs `keeps_text`, and
+        `take_events` needs `keeps_events`. If `after` is a generation with the same prompt, this generation begins
+        after its prefill. `token_ends` collects the ends of tokens, which the command must request (RETURN_TOKENS).
         """
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
         self.started: Started | None = None
+        self.consumed: Consumed | None = None  # the last one, if the command requests them
         self.finished: Finished | None = None
+        self.started_s = self.first_text_s = 0.0
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
-        self._notifier = notifier
-        self._notify = notifier.notify
+        self._notifier, self._notify = notifier, notifier.notify
         self._on_start = on_start
         self._on_text = on_text
         self._token_ends = token_ends
         self._on_end = on_end
         self._pending: list[str] = []
-        self._pending_chars = 0
-        self._paused = False
-        self._delivering = True
+        self._pending_chars, self._paused, self._delivering = 0, False, True
         self._answer_texts: list[str] | None = [] if keeps_text else None
+        self._events: list[Text] | None = [] if keeps_events else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
         self._request: int = engine.generate(self, work.command, after._request if after is not None else 0)
@@ -168,12 +168,15 @@ class Generation:
         self._notifier.wake()
 
     def on_started(self, event: Started) -> None:
-        self.started = event
+        self.started, self.started_s = event, time.monotonic()
         if self._on_start is not None:
             self._on_start(self)
+        if self.work.command.flags & GenerateFlag.RETURN_CONSUMED:
+            self._notify()
 
     def on_consumed(self, event: Consumed) -> None:
-        """Called only for a DetailedGeneration, because only its command requests this event."""
+        self.consumed = event
+        self._notify()
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:
@@ -183,6 +186,11 @@ class Generation:
         text = event.text
         if self._token_ends is not None:
             self._token_ends.came(text, event.ends)
+        if self._events is not None:
+            self.first_text_s = self.first_text_s or time.monotonic()
+            self._events.append(event)
+            # ids and log probabilities count as text, because they take as much memory
+            self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4
         self._pending.append(text)
         if self._answer_texts is not None:
             self._answer_texts.append(text)
@@ -224,6 +232,15 @@ class Generation:
             self._engine.pause(self._request, False)
         return text
 
+    def take_events(self) -> list[Text]:
+        """Returns the events of the text that `take_text` returned last. Must be called right after `take_text`, before
+        anything is awaited.
+        """
+        if not self._events:
+            return []
+        events, self._events = self._events, []
+        return events
+
     def cancel(self, reason: CancelReason) -> None:
         """Ends the generation early. Only the first reason counts. Does nothing if the generation has ended."""
         if self.finished is None and self.cancel_reason is None:
@@ -234,6 +251,7 @@ class Generation:
         """Stops delivery: cancels the generation if it has not ended, and drops its text."""
         self._delivering = False
         self._pending.clear()
+        self._events = None
         self.cancel(CancelReason.CLIENT_GONE)
 
     def answer_text(self) -> str | None:
@@ -323,43 +341,3 @@ class Generation:
 def _listed(names: list[str]) -> str:
     shown, n_more = names[: limits.HOLDERS_SHOWN], len(names) - limits.HOLDERS_SHOWN
     return (", ".join(shown) or "none of yours") + (f" and {n_more} more of yours" if n_more > 0 else "")
-
-
-class DetailedGeneration(Generation):
-    """A generation whose token details and progress of prefill are reported, too."""
-
-    __slots__ = ("_events", "consumed", "first_text_s", "started_s")
-
-    def __init__(self, engine: Engine, work: Work, notifier: Notifier, **others: Any) -> None:
-        self._events: list[Text] = []
-        self.consumed: Consumed | None = None
-        """The last event about the progress of the prefill."""
-        self.started_s = self.first_text_s = 0.0
-        super().__init__(engine, work, notifier, **others)
-
-    def on_started(self, event: Started) -> None:
-        self.started_s = time.monotonic()
-        super().on_started(event)
-        if self.work.command.flags & GenerateFlag.RETURN_CONSUMED:
-            self._notify()
-
-    def on_consumed(self, event: Consumed) -> None:
-        self.consumed = event
-        self._notify()
-
-    def on_text(self, event: Text) -> None:
-        self.first_text_s = self.first_text_s or time.monotonic()
-        if self._delivering:
-            self._events.append(event)
-            # ids and log probabilities count as text, because they take as much memory
-            self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4
-        super().on_text(event)
-
-    def take_events(self) -> list[Text]:
-        """Returns the events of the text that `take_text` returned last."""
-        events, self._events = self._events, []
-        return events
-
-    def release(self) -> None:
-        super().release()
-        self._events = []

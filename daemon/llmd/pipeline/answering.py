@@ -18,7 +18,7 @@ from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
-from ..engine.generation import CancelReason, DetailedGeneration, Generation, Notifier, Work
+from ..engine.generation import CancelReason, Generation, Notifier, Work
 from ..engine.native import GenerateFlag
 from ..turns.user_starts import UserMessages
 from .answer_record import keep_answer, message_of, resident_answer, turn_of
@@ -144,19 +144,21 @@ class Answering:
             else:
                 keep_answer(services, record, prepared_prompt, message_of(ended.answer_text() or ""), answer)
 
-        generation = (DetailedGeneration if needs_token_details(request) else Generation)(
+        has_details = needs_token_details(request)
+        generation = Generation(
             services.engine,
             work,
             self._notifier,
             is_stream=request.is_stream,
             keeps_text=record is not None,
+            keeps_events=has_details,
             after=after,
             on_start=lambda _: services.turns.started(trace, by_user),
             on_text=observer.text,
             token_ends=self._parsings[index].ends if self._parsings else None,
             on_end=on_end,
         )
-        if isinstance(generation, DetailedGeneration):
+        if has_details:
             self._token_details.append(
                 TokenDetails(request, index, generation, services.engine.pieces, prepared_prompt.echo)
             )
@@ -208,7 +210,7 @@ class Answering:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.take_text()
-            events = self._token_details[index].take_events() if self._token_details else []
+            events = generation.take_events()
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
                 parts = await self._parsings[index].fed(text, is_over, generation.is_cut)

@@ -25,7 +25,7 @@ from ..core.parts import (
     TokenProbability,
     UsedTokens,
 )
-from ..engine.generation import DetailedGeneration
+from ..engine.generation import Generation
 from ..engine.text import Pieces
 from ..engine.wire import Text
 
@@ -46,7 +46,7 @@ def needs_token_details(request: GenerationRequest) -> bool:
 
 class TokenDetails:
     def __init__(
-        self, request: GenerationRequest, index: int, generation: DetailedGeneration, pieces: Pieces, echo: str
+        self, request: GenerationRequest, index: int, generation: Generation, pieces: Pieces, echo: str
     ) -> None:
         """`echo` is the prompt's text if the answer must begin with that text, otherwise ""."""
         self._request = request
@@ -61,12 +61,6 @@ class TokenDetails:
             self._opening.append(PromptTokens(index, memoryview(generation.work.prompt.tokens).cast("i").tolist()))
         if echo:
             self._opening.append(TextPart(index, echo))
-
-    def take_events(self) -> list[Text]:
-        """Returns the events of the text that `take_text` returned last. Must be called right after `take_text`, before
-        anything is awaited.
-        """
-        return self._generation.take_events()
 
     def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
         """Returns the parts together with their details. `events` are the events of the text from which the parts were
