@@ -18,9 +18,9 @@ from llmd.core.parts import (
     End,
     EndReason,
     Failed,
-    LogProbabilities,
     Part,
     Progress,
+    PromptTokens,
     ReasoningPart,
     SessionReport,
     TextPart,
@@ -254,5 +254,5 @@ async def test_progress_keeps_it_alive(daemon: Daemon) -> None:
 
 
 async def test_what_nobody_asked_for_is_not_written(daemon: Daemon) -> None:
-    with pytest.raises(TypeError, match="LogProbabilities"):
-        writer_of(daemon).events([LogProbabilities(0, [], [])])
+    with pytest.raises(TypeError, match="PromptTokens"):
+        writer_of(daemon).events([PromptTokens(0, [1])])

@@ -11,15 +11,16 @@ import pytest
 from llmd.core.errors import ApiError
 from llmd.core.generation_request import PlainMessage, PlainToolCall
 from llmd.core.parts import (
+    Details,
     End,
     EndReason,
     Failed,
-    LogProbabilities,
+    GeneratedToken,
     Part,
+    PromptTokens,
     ReasoningPart,
     SessionReport,
     TextPart,
-    TokenIds,
     TokenProbability,
     ToolCallPiece,
     UsedTokens,
@@ -191,7 +192,8 @@ async def test_text_after_a_call_is_another_item(daemon: Daemon) -> None:
 
 async def test_log_probabilities_come_with_their_text(daemon: Daemon) -> None:
     token, other = TokenProbability(5, b"a", -0.5), TokenProbability(6, b"\xc3", -1.5)
-    parts: list[Part] = [TextPart(0, "a"), LogProbabilities(0, [token], [[token, other]]), TextPart(0, "b"), end()]
+    details = Details([GeneratedToken(5, b"a", -0.5, [token, other])])
+    parts: list[Part] = [TextPart(0, "a", details), TextPart(0, "b"), end()]
     writer = writer_of(daemon)
     events = events_of(writer.opening() + writer.events(parts))
     told = {
@@ -203,8 +205,8 @@ async def test_log_probabilities_come_with_their_text(daemon: Daemon) -> None:
     assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == [told]
 
 
-def _of(*tokens: bytes) -> LogProbabilities:
-    return LogProbabilities(0, [TokenProbability(5, token, -0.5) for token in tokens], [[] for _ in tokens])
+def _of(*tokens: bytes) -> Details:
+    return Details([GeneratedToken(5, token, -0.5, []) for token in tokens])
 
 
 async def test_log_probabilities_of_text_that_is_held_back_come_with_it(daemon: Daemon) -> None:
@@ -213,30 +215,31 @@ async def test_log_probabilities_of_text_that_is_held_back_come_with_it(daemon: 
     """
     writer = writer_of(daemon)
     steps: list[list[Part]] = [
-        [ReasoningPart(0, "so"), _of(b"so")],
-        [_of(b"\n")],
-        [_of(b"</think>")],
-        [_of(b"\n\n")],
-        [TextPart(0, "a"), _of(b"a")],
-        [_of(b"\n")],
-        [_of(b" \xc3")],
-        [TextPart(0, "\n \u00e9"), _of(b"\xa9")],
-        [TextPart(0, "b"), _of(b" b")],
+        [ReasoningPart(0, "so", _of(b"so"))],
+        [TextPart(0, "", _of(b"\n"))],
+        [TextPart(0, "", _of(b"</think>"))],
+        [TextPart(0, "", _of(b"\n\n"))],
+        [TextPart(0, "a", _of(b"a"))],
+        [TextPart(0, "", _of(b"\n"))],
+        [TextPart(0, "", _of(b" \xc3"))],
+        [TextPart(0, "\n \u00e9", _of(b"\xa9"))],
+        [TextPart(0, "b", _of(b" b"))],
+        [ReasoningPart(0, "so"), TextPart(0, "c", _of(b"so", b"</think>", b"c"))],
         [end()],
     ]
     written = writer.opening() + b"".join(map(writer.events, steps))
     events = events_of(written)
     deltas = [event["logprobs"] for event in events if event["type"].endswith("output_text.delta")]
     assert [[bytes(token["bytes"]) for token in told] for told in deltas] == [
-        [b"a"], [b"\n", b" \xc3", b"\xa9"], [b" b"],
+        [b"a"], [b"\n", b" \xc3", b"\xa9"], [b" b"], [b"c"],
     ]  # fmt: skip
-    told = events[-1]["response"]["output"][-1]["content"][0]["logprobs"]
+    told = events[-1]["response"]["output"][1]["content"][0]["logprobs"]
     assert [bytes(token["bytes"]) for token in told] == [b"a", b"\n", b" \xc3", b"\xa9", b" b"]
 
 
 async def test_what_nobody_can_ask_for_is_not_written(daemon: Daemon) -> None:
-    with pytest.raises(TypeError, match="TokenIds"):
-        writer_of(daemon).events([TokenIds(0, [1])])
+    with pytest.raises(TypeError, match="PromptTokens"):
+        writer_of(daemon).events([PromptTokens(0, [1])])
 
 
 # --- the text of a custom tool ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.generation_request import RawPrompt
-from llmd.core.parts import End, LogProbabilities, Part, RunningUsage, TextPart, TokenIds
+from llmd.core.parts import ContentPart, Details, End, Part, TextPart, details_of
 from llmd.engine.native import lib
 from tests.calling import READ, REPLIES, calling
 from tests.conftest import Serve
@@ -161,22 +161,23 @@ def test_as_many_likely_ones_as_libllm_tells() -> None:
 # --- in parts --------------------------------------------------------------------------------------------------------
 
 
+def details_each(parts: list[Part]) -> list[Details]:
+    return [part.details for part in parts if isinstance(part, ContentPart) and part.details is not None]
+
+
 async def test_what_is_told_stands_behind_its_text(services: Any) -> None:  # noqa: F811
     parts = await all_parts(await answering(services, n_logprobs=2, returns_tokens=True, returns_counts=True))
     text = text_of(parts, 0)
-    chosen = [one for part in parts if isinstance(part, LogProbabilities) for one in part.chosen]
-    ids = [one for part in parts if isinstance(part, TokenIds) for one in part.tokens]
+    chosen, ids = details_of(parts).log_probabilities, details_of(parts).tokens
     assert [one.token for one in chosen] == ids and len(ids) == 40
     assert b"".join(one.text for one in chosen).decode("utf-8", "replace") == text
-    counts = [part.usage.n_generated for part in parts if isinstance(part, RunningUsage)]
+    counts = [one.usage.usage.n_generated for one in details_each(parts) if one.usage is not None]
     assert counts == sorted(counts) and counts[-1] == 40
     so_far: list[Part] = []
     for part in parts:
         so_far.append(part)
-        if isinstance(part, LogProbabilities):
-            before = [one for one in so_far if isinstance(one, LogProbabilities)]
-            spelled = b"".join(one.text for told in before for one in told.chosen).decode("utf-8", "replace")
-            assert text_of(so_far, 0).startswith(spelled.rstrip("\ufffd"))
+        spelled = b"".join(one.text for one in details_of(so_far).log_probabilities).decode("utf-8", "replace")
+        assert text_of(so_far, 0).startswith(spelled.rstrip("\ufffd"))
     assert isinstance(parts[-1], End)
 
 
@@ -192,11 +193,12 @@ async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pyt
     monkeypatch.setattr(services.engine, "_push", noted)
     one = await answering(services)
     assert one._token_details == []
-    assert {type(part) for part in await all_parts(one)} == {TextPart, End}
+    parts = await all_parts(one)
+    assert {type(part) for part in parts} == {TextPart, End} and not details_each(parts)
     assert one.generations[0]._events is None
     assert commands[0].n_logprobs == -1 and commands[0].flags == 1
     other = await answering(services, n_logprobs=0)
-    assert {type(part) for part in await all_parts(other)} == {TextPart, LogProbabilities, End}
+    assert details_each(await all_parts(other))
 
 
 async def test_log_probabilities_pause_a_stream_sooner(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
@@ -215,7 +217,7 @@ async def test_log_probabilities_pause_a_stream_sooner(services: Any, monkeypatc
     while plain.generations[0].finished is None:
         await plain._notifier.wait()
     assert True in paused
-    assert len([1 for part in await all_parts(one) if isinstance(part, LogProbabilities)]) > 1
+    assert len(details_each(await all_parts(one))) > 1
     await all_parts(plain)
     assert paused.count(True) == paused.count(False)
 

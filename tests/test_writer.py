@@ -8,11 +8,15 @@ import pytest
 
 from llmd.core.errors import ApiError
 from llmd.core.parts import (
+    Details,
     End,
     EndReason,
     Failed,
+    GeneratedToken,
     Part,
+    PromptTokens,
     ReasoningPart,
+    RunningUsage,
     SessionReport,
     TextPart,
     ToolCallPiece,
@@ -138,6 +142,49 @@ async def test_a_whole_with_calls(daemon: Daemon, is_legacy: bool, reason: str) 
             ("c1", {"name": "f", "arguments": '{"x": 1}'}), ("c3", {"name": "g", "arguments": "{"}),
         ]  # fmt: skip
     assert ("tool_calls" in first["message"]) is not is_legacy
+
+
+def token(text: bytes) -> GeneratedToken:
+    return GeneratedToken(len(text), text, -0.5, [])
+
+
+DETAILED: list[Part] = [
+    PromptTokens(0, [8, 9]),
+    ReasoningPart(0, "hm", Details([token(b"hm")], [2])),
+    TextPart(0, "", Details([token(b"</think>")], [8])),
+    TextPart(0, "a", Details([], [], RunningUsage(UsedTokens(7, 3, 3), 4, 1.5, 2.5))),
+    ToolCallPiece(0, 0, "{", "c1", "patch", Details([token(b"{")], [1])),
+    ToolCallPiece(0, 0, " ", details=Details([token(b" "), token(b" ")], [1, 1])),
+    end(0, "end", 5),
+]
+
+
+async def test_details_are_members_of_the_event_of_their_text(daemon: Daemon) -> None:
+    """Details without text have an event of their own, also if the writer holds back the text."""
+    flags: Json = {"n_answers": 1, "include_usage": False, "has_running_usage": True, "customs": frozenset(["patch"])}
+    events = parse_events(written(ChatWriter(daemon.state, **flags), DETAILED))
+    choices = [chunk["choices"][0] for chunk in events.chunks][1:-1]
+    told = [[one["token"] for one in (choice.get("logprobs") or {"content": []})["content"]] for choice in choices]
+    assert told == [[], ["hm"], ["</think>"], [], ["{"], [" ", " "]]
+    assert [choice.get("token_ids") for choice in choices] == [None, [2], [8], None, [1], [1, 1]]
+    deltas = [choice["delta"] for choice in choices]
+    custom = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "patch", "input": ""}}
+    expected: list[Json] = [{}, {"reasoning_content": "hm"}, {}, {"content": "a"}, {"tool_calls": [custom]}, {}]
+    assert deltas == expected
+    used = [chunk["usage"]["completion_tokens"] for chunk in events.chunks if "usage" in chunk]
+    assert used == [3, 5] and events.chunks[1]["prompt_token_ids"] == [8, 9]
+
+
+async def test_a_whole_has_the_details_of_all_parts(daemon: Daemon) -> None:
+    answer = json.loads(ChatWriter(daemon.state, n_answers=1, include_usage=False).complete(DETAILED))
+    [choice] = answer["choices"]
+    assert "".join(one["token"] for one in choice["logprobs"]["content"]) == "hm</think>{  "
+    assert choice["token_ids"] == [2, 8, 1, 1, 1] and answer["prompt_token_ids"] == [8, 9]
+    answer = json.loads(
+        CompletionWriter(daemon.state, n_answers=1, include_usage=False).complete([DETAILED[0], end(0, "end", 0)])
+    )
+    [choice] = answer["choices"]
+    assert (choice["token_ids"], choice["prompt_token_ids"]) == ([], [8, 9]), "an answer without tokens"
 
 
 async def test_what_was_refused_is_not_written(daemon: Daemon) -> None:

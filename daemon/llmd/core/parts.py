@@ -1,5 +1,5 @@
 """The parts of answers, in a form that is the same for all dialects. The pipeline makes the parts, and a dialect's
-writer turns them into bytes. Types only.
+writer turns them into bytes.
 
 `index` is the number of the answer to which a part belongs, from 0. Each answer ends with exactly one End, unless an
 answer fails: the first Failed ends all answers of the request.
@@ -7,6 +7,7 @@ answer fails: the first Failed ends all answers of the request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -19,9 +20,54 @@ and `length` that the answer reached its limit on tokens.
 """
 
 
+class TokenProbability(msgspec.Struct, frozen=True, gc=False):
+    token: int
+    text: bytes
+    log_probability: float
+
+
+class GeneratedToken(TokenProbability, frozen=True, gc=False):
+    likely: list[TokenProbability]
+    """The most likely tokens at this token's position."""
+    offset: int = 0
+    """The position in characters at which the token's text begins in the answer's unparsed text."""
+
+
+class UsedTokens(msgspec.Struct, frozen=True, gc=False):
+    n_prompt: int
+    n_cached: int
+    """Prompt tokens whose state was reused."""
+    n_generated: int
+    n_reasoning: int = 0
+    """Generated tokens that are reasoning."""
+    n_discarded: int = 0
+    """Generated tokens of answers that are not returned (best_of)."""
+
+
+class RunningUsage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens used so far, and the times so far."""
+
+    usage: UsedTokens
+    n_prefilled: int
+    prefill_ms: float
+    decode_ms: float
+
+
+class Details(msgspec.Struct, frozen=True, gc=False):
+    """Details of the tokens that were generated after those of the answer's previous details. Only the requested
+    members are set.
+    """
+
+    log_probabilities: list[GeneratedToken] = []
+    tokens: list[int] = []
+    usage: RunningUsage | None = None
+
+
 class TextPart(msgspec.Struct, frozen=True, gc=False):
     index: int
     text: str
+    """Empty if the text of the tokens in `details` is held back, or is not part of the answer."""
+    details: Details | None = None
 
 
 class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +75,7 @@ class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     text: str
+    details: Details | None = None
 
 
 class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
@@ -40,30 +87,7 @@ class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
     arguments: str
     id: str | None = None
     name: str | None = None
-
-
-class TokenProbability(msgspec.Struct, frozen=True, gc=False):
-    token: int
-    text: bytes
-    log_probability: float
-
-
-class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
-    """Log probabilities of the tokens of the previous part."""
-
-    index: int
-    chosen: list[TokenProbability]
-    likely: list[list[TokenProbability]]
-    """For each chosen token, the most likely tokens at its position."""
-    offsets: list[int] = []
-    """For each chosen token, the position in characters at which its text begins in the answer's unparsed text."""
-
-
-class TokenIds(msgspec.Struct, frozen=True, gc=False):
-    """The token ids of the previous part, or of several previous parts."""
-
-    index: int
-    tokens: list[int]
+    details: Details | None = None
 
 
 class PromptTokens(msgspec.Struct, frozen=True, gc=False):
@@ -82,27 +106,6 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     n_processed: int
     """Processed tokens, including cached tokens."""
     elapsed_ms: float
-
-
-class UsedTokens(msgspec.Struct, frozen=True, gc=False):
-    n_prompt: int
-    n_cached: int
-    """Prompt tokens whose state was reused."""
-    n_generated: int
-    n_reasoning: int = 0
-    """Generated tokens that are reasoning."""
-    n_discarded: int = 0
-    """Generated tokens of answers that are not returned (best_of)."""
-
-
-class RunningUsage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens used up to the end of the previous part."""
-
-    index: int
-    usage: UsedTokens
-    n_prefilled: int
-    prefill_ms: float
-    decode_ms: float
 
 
 class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,15 +154,13 @@ class Failed(msgspec.Struct, frozen=True):
     error: ApiError
 
 
-Part = (
-    TextPart
-    | ReasoningPart
-    | ToolCallPiece
-    | LogProbabilities
-    | TokenIds
-    | PromptTokens
-    | Progress
-    | RunningUsage
-    | End
-    | Failed
-)
+ContentPart = TextPart | ReasoningPart | ToolCallPiece
+Part = ContentPart | PromptTokens | Progress | End | Failed
+
+
+def details_of(parts: Sequence[Part]) -> Details:
+    """Returns the details of all these parts together."""
+    found = [part.details for part in parts if isinstance(part, ContentPart) and part.details is not None]
+    log_probabilities = [token for details in found for token in details.log_probabilities]
+    tokens = [token for details in found for token in details.tokens]
+    return Details(log_probabilities, tokens, found[-1].usage if found else None)

@@ -8,7 +8,7 @@ import msgspec
 
 from ..core import limits
 from ..core.errors import check_range, invalid_value
-from ..core.parts import LogProbabilities, TokenProbability
+from ..core.parts import GeneratedToken, TokenProbability
 
 
 def likely_of(param: str, value: int | None) -> int:
@@ -41,13 +41,15 @@ class ChosenToken(ProbableToken, frozen=True, gc=False):
     top_logprobs: list[ProbableToken]
 
 
-def chosen_tokens(parts: Iterable[LogProbabilities]) -> list[ChosenToken]:
-    return [_chosen(*one) for part in parts for one in zip(part.chosen, part.likely, strict=True)]
+def chosen_tokens(tokens: Iterable[GeneratedToken]) -> list[ChosenToken]:
+    return [
+        ChosenToken(text_of(one), one.log_probability, list(one.text), [_probable(other) for other in one.likely])
+        for one in tokens
+    ]
 
 
-def _chosen(one: TokenProbability, likely: list[TokenProbability]) -> ChosenToken:
-    others = [ProbableToken(text_of(other), other.log_probability, list(other.text)) for other in likely]
-    return ChosenToken(text_of(one), one.log_probability, list(one.text), others)
+def _probable(one: TokenProbability) -> ProbableToken:
+    return ProbableToken(text_of(one), one.log_probability, list(one.text))
 
 
 def text_of(one: TokenProbability) -> str:

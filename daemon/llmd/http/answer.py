@@ -19,7 +19,7 @@ from aiohttp import web
 from ..core import limits
 from ..core.errors import ApiError, ContextLengthError
 from ..core.generation_request import ChatPrompt, GenerationRequest, RawPrompt
-from ..core.parts import End, LogProbabilities
+from ..core.parts import End
 from ..core.session_key import Session
 from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
@@ -27,7 +27,7 @@ from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
 from ..pipeline.prompt import rendered
 from ..pipeline.services import Sender
 from .body import Answer, ends_in_time, in_time, read_as, respond
-from .context import FACTS, STATE, Facts, State
+from .context import FACTS, STATE, Facts
 from .endpoints.endpoint import Handler
 from .metrics import Metrics
 from .stream import Stream, Writer, Writing
@@ -149,7 +149,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
             headers = {} if answering.key.is_scratch else {SESSION_HEADER: answering.key.id}
             if ready.request.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
-            body = await _complete_body(state, answering, writing(state), facts.caller.owner)
+            body = await _complete_body(request, ready, answering, writing(state))
             return web.Response(body=body, content_type="application/json", headers=headers)
     finally:
         answering.release()
@@ -185,12 +185,13 @@ def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
     return " ".join(printable.split())[: limits.LAST_WORDS_CHARS_MAX]
 
 
-async def _complete_body(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:
+async def _complete_body(request: web.Request, ready: Ready, answering: Answering, writer: Writer) -> bytes:
     parts = await answering.all_parts()
-    if not any(isinstance(part, LogProbabilities) for part in parts):
+    if ready.request.n_logprobs is None:
         return writer.complete(parts)
+    engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
     n_tokens = sum(part.usage.n_generated for part in parts if isinstance(part, End))
-    return await state.engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.complete(parts))
+    return await engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.complete(parts))
 
 
 def _observer(metrics: Metrics, facts: Facts) -> Observer:

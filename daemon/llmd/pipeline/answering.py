@@ -16,7 +16,7 @@ import msgspec
 
 from ..core.errors import ApiError
 from ..core.generation_request import ChatPrompt, GenerationRequest, PlainMessage
-from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
+from ..core.parts import ContentPart, End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
 from ..engine.generation import CancelReason, Generation, Notifier, Work
 from ..engine.native import GenerateFlag
@@ -211,7 +211,7 @@ class Answering:
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.take_text()
             events = generation.take_events()
-            parts: list[Part] = [TextPart(index, text)] if text else []
+            parts: list[ContentPart] = [TextPart(index, text)] if text else []
             if self._parsings:
                 parts = await self._parsings[index].fed(text, is_over, generation.is_cut)
             found += self._token_details[index].with_details(parts, events) if self._token_details else parts

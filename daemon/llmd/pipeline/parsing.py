@@ -18,7 +18,7 @@ from typing import Protocol
 from ..core import limits
 from ..core.errors import ApiError
 from ..core.generation_request import PlainMessage, PlainToolCall
-from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
+from ..core.parts import ContentPart, ReasoningPart, TextPart, ToolCallPiece
 from ..core.tools import is_object
 from ..engine.answer_parser import Diff
 from ..engine.generation import TokenEnds
@@ -63,7 +63,7 @@ class Parsing:
         self._blanks: list[str] = []
         """Blanks at the end of the reasoning so far. They are reported only if more reasoning follows."""
 
-    async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
+    async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[ContentPart]:
         """Parses text, and returns the parts that can be reported now. `is_final` says that this is the last text of
         the answer, and `is_cut` that the answer was cut off after it. Each call must be awaited before the next call.
         """
@@ -117,7 +117,7 @@ class Parsing:
 
     # --- parts of the answer -----------------------------------------------------------------------------------------
 
-    def _parts(self, diff: Diff) -> Sequence[Part]:
+    def _parts(self, diff: Diff) -> Sequence[ContentPart]:
         if diff.kind == "call":
             return self._pieces(diff)
         if not diff.text:
@@ -128,7 +128,7 @@ class Parsing:
         self._texts.append(diff.text)
         return (TextPart(self._index, diff.text),)
 
-    def _thought(self, text: str) -> Sequence[Part]:
+    def _thought(self, text: str) -> Sequence[ContentPart]:
         """Returns the reasoning without the blanks at its end: the client sends the reasoning back, and templates write
         the blanks after it themselves.
         """
@@ -148,7 +148,7 @@ class Parsing:
         self._blanks.clear()
         self._thinks = False
 
-    def _pieces(self, diff: Diff) -> Sequence[Part]:
+    def _pieces(self, diff: Diff) -> Sequence[ContentPart]:
         self._end_thought()
         call = self._calls.get(diff.call)
         if call is None:

@@ -1,8 +1,8 @@
 """Token details of an answer, if requested. Owned by the event loop.
 
-The details before the text are the prompt's tokens and text, and the progress of prefill. The details after each piece
-of text are the ids and log probabilities of its tokens, and the number of tokens used so far. All generated tokens have
-log probabilities, in their order, even tokens whose text is not part of the answer.
+The prompt's tokens and text, and the progress of prefill, are parts before the text. The ids and log probabilities of
+tokens, and the number of tokens used so far, are members of the part of their text. All generated tokens have log
+probabilities, in their order, even tokens whose text is not part of the answer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import msgspec
 
 from ..core.generation_request import GenerationRequest
 from ..core.parts import (
+    ContentPart,
+    Details,
     End,
-    LogProbabilities,
+    GeneratedToken,
     Part,
     Progress,
     PromptTokens,
     RunningUsage,
     TextPart,
-    TokenIds,
     TokenProbability,
     UsedTokens,
 )
@@ -62,25 +63,20 @@ class TokenDetails:
         if echo:
             self._opening.append(TextPart(index, echo))
 
-    def with_details(self, parts: list[Part], events: list[Text]) -> list[Part]:
-        """Returns the parts together with their details. `events` are the events of the text from which the parts were
-        made.
+    def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
+        """Returns the parts that come before the text, and then these parts. The last part gets the details of the
+        tokens. `events` are the events of the text from which the parts were made.
         """
-        request = self._request
         found, self._opening = self._opening, []
-        if request.returns_progress:
+        if self._request.returns_progress:
             found += self._progress()
-        found += parts
-        if request.n_tried:
+        if self._request.n_tried:
             self._add_log_probabilities(events)
-        if request.n_logprobs is not None and any(event.tokens for event in events):
-            found.append(self._log_probabilities(events))
-        if request.returns_tokens and any(event.tokens for event in events):
-            tokens = b"".join(event.tokens for event in events)
-            found.append(TokenIds(self._index, memoryview(tokens).cast("i").tolist()))
-        if request.returns_counts and events:
-            found.append(self._running_usage(events[-1].n_tokens))
-        return found
+        details = self._details(events)
+        if details is not None:
+            last = parts.pop() if parts else TextPart(self._index, "")
+            parts.append(msgspec.structs.replace(last, details=details))
+        return [*found, *parts]
 
     @property
     def likelihood(self) -> float:
@@ -111,35 +107,37 @@ class TokenDetails:
         self._n_processed = n_processed
         return Progress(self._index, started.n_prompt, started.n_reused, n_processed, elapsed_ms)
 
-    # --- after the text ----------------------------------------------------------------------------------------------
+    # --- with the text -----------------------------------------------------------------------------------------------
 
-    def _log_probabilities(self, events: list[Text]) -> LogProbabilities:
-        chosen: list[TokenProbability] = []
-        likely: list[list[TokenProbability]] = []
-        offsets: list[int] = []
+    def _details(self, events: list[Text]) -> Details | None:
+        request, tokens = self._request, b"".join(event.tokens for event in events)
+        details = Details(
+            self._log_probabilities(events) if request.n_logprobs is not None else [],
+            memoryview(tokens).cast("i").tolist() if request.returns_tokens else [],
+            self._running_usage(events[-1].n_tokens) if request.returns_counts and events else None,
+        )
+        return details if details != Details() else None
+
+    def _log_probabilities(self, events: list[Text]) -> list[GeneratedToken]:
+        found: list[GeneratedToken] = []
         pieces = self._pieces
         for event in events:
             tokens = memoryview(event.tokens).cast("i").tolist()
             logprobs = memoryview(event.logprobs).cast("f").tolist()
-            chosen += [TokenProbability(one, pieces[one], value) for one, value in zip(tokens, logprobs, strict=True)]
-            likely += self._likely(event, len(tokens))
-            ends = memoryview(event.ends).cast("I").tolist()
-            offsets += [self._n_chars + begin for begin in (0, *ends[:-1])] if ends else []
+            begins = [0, *memoryview(event.ends).cast("I").tolist()]
+            likely = [TokenProbability(one, pieces[one], value) for one, value in _LIKELY.iter_unpack(event.likeliest)]
+            n_likely = len(likely) // len(tokens) if tokens else 0
+            for n, (token, logprob) in enumerate(zip(tokens, logprobs, strict=True)):
+                others = likely[n * n_likely : (n + 1) * n_likely]
+                found.append(GeneratedToken(token, pieces[token], logprob, others, self._n_chars + begins[n]))
             self._n_chars += len(event.text)
-        return LogProbabilities(self._index, chosen, likely, offsets)
-
-    def _likely(self, event: Text, n_tokens: int) -> list[list[TokenProbability]]:
-        pieces = self._pieces
-        found = [TokenProbability(one, pieces[one], value) for one, value in _LIKELY.iter_unpack(event.likeliest)]
-        n_each = len(found) // n_tokens if n_tokens else 0
-        return [found[number * n_each : (number + 1) * n_each] for number in range(n_tokens)]
+        return found
 
     def _running_usage(self, n_generated: int) -> RunningUsage:
         generation = self._generation
         started = generation.started
         assert started is not None
         return RunningUsage(
-            self._index,
             UsedTokens(started.n_prompt, started.n_reused, n_generated),
             n_prefilled=started.n_prompt - started.n_reused,
             prefill_ms=(generation.first_text_s - generation.started_s) * 1000,

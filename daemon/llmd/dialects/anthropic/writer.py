@@ -10,7 +10,18 @@ from typing import Any
 import msgspec
 
 from ...core.errors import ApiError, ContextLengthError
-from ...core.parts import End, EndReason, Failed, Part, Progress, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
+from ...core.parts import (
+    ContentPart,
+    End,
+    EndReason,
+    Failed,
+    Part,
+    Progress,
+    ReasoningPart,
+    TextPart,
+    ToolCallPiece,
+    UsedTokens,
+)
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
@@ -56,7 +67,6 @@ ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_o
 SIGNATURE = "llmd"
 """Signature of all reasoning. It proves nothing, but clients do not send back reasoning that has no signature."""
 BlockKey = tuple[type[Part], int]
-ContentPart = TextPart | ReasoningPart | ToolCallPiece
 
 
 def block_key(part: ContentPart) -> BlockKey:

@@ -7,17 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.parts import (
-    End,
-    EndReason,
-    Failed,
-    LogProbabilities,
-    Part,
-    PromptTokens,
-    TextPart,
-    TokenIds,
-    TokenProbability,
-)
+from ...core.parts import Details, End, EndReason, Failed, Part, PromptTokens, TextPart, TokenProbability, details_of
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
@@ -28,11 +18,8 @@ from .wire import NativeChosen, NativeCompletion, NativeProbable, StopType
 
 _STOPPED: dict[EndReason, StopType] = {"end": "eos", "stop": "word", "length": "limit"}
 _TEXT_OPENS = framing.OPENS + b'{"index":0,"content":'
-_TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
-_NO_TOKENS = b',"tokens":[]'
+_TEXT_CLOSES = b',"tokens":[],"stop":false,"id_slot":-1}' + framing.CLOSES
 _encode = msgspec.json.Encoder().encode
-_Details = LogProbabilities | TokenIds
-"""Parts that are reported in the event of the text before them."""
 
 
 class NativeWriter(Writer):
@@ -45,27 +32,20 @@ class NativeWriter(Writer):
     def complete(self, parts: Sequence[Part]) -> bytes:
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         self._has_new_line = "\n" in text
-        probable = [part for part in parts if isinstance(part, LogProbabilities)]
         return self._last(
-            next(part for part in parts if isinstance(part, End)),
-            content=text,
-            tokens=[one for part in parts if isinstance(part, TokenIds) for one in part.tokens],
-            completion_probabilities=probabilities_of(probable) if probable else msgspec.UNSET,
+            next(part for part in parts if isinstance(part, End)), content=text, **_members_of(details_of(parts))
         )
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        if len(parts) == 1:  # by far the most frequent case
-            return self._event(parts[0])
-        text = "".join(part.text for part in parts if isinstance(part, TextPart))
-        details = [part for part in parts if isinstance(part, _Details)]
-        rest = (part for part in parts if not isinstance(part, _Details | TextPart))
-        return (self._text_event(text, details) if text or details else b"") + b"".join(map(self._event, rest))
+        return b"".join(map(self._event, parts))
 
     def _event(self, part: Part) -> bytes:
         if isinstance(part, TextPart):
-            return self._text_event(part.text, ())
-        if isinstance(part, _Details):
-            return self._text_event("", (part,))
+            self._has_new_line = self._has_new_line or "\n" in part.text
+            if part.details is None:
+                return _TEXT_OPENS + _encode(part.text) + _TEXT_CLOSES
+            event = {"index": 0, "content": part.text, **_members_of(part.details), "stop": False, "id_slot": -1}
+            return framing.event(_encode(event))
         if isinstance(part, End):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
@@ -73,15 +53,6 @@ class NativeWriter(Writer):
         if isinstance(part, PromptTokens):  # come with the answer's ids, but are not in this API
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
-
-    def _text_event(self, text: str, details: Sequence[_Details]) -> bytes:
-        self._has_new_line = self._has_new_line or "\n" in text
-        tokens = [one for part in details if isinstance(part, TokenIds) for one in part.tokens]
-        members = b',"tokens":' + _encode(tokens) if tokens else _NO_TOKENS
-        probable = [part for part in details if isinstance(part, LogProbabilities)]
-        if probable:
-            members += b',"completion_probabilities":' + _encode(probabilities_of(probable))
-        return _TEXT_OPENS + _encode(text) + members + _TEXT_CLOSES
 
     def _last(self, end: End, **members: Any) -> bytes:
         """Returns the last object of a stream, or the whole answer. `members` has the text of a whole answer, and its
@@ -102,12 +73,12 @@ class NativeWriter(Writer):
         )
 
 
-def probabilities_of(parts: Sequence[LogProbabilities]) -> list[NativeChosen]:
-    return [
-        NativeChosen(one.token, text_of(one), list(one.text), one.log_probability, [_probable(one) for one in likely])
-        for part in parts
-        for one, likely in zip(part.chosen, part.likely, strict=True)
+def _members_of(details: Details) -> dict[str, Any]:
+    chosen = [
+        NativeChosen(one.token, text_of(one), list(one.text), one.log_probability, list(map(_probable, one.likely)))
+        for one in details.log_probabilities
     ]
+    return {"tokens": details.tokens, **({"completion_probabilities": chosen} if chosen else {})}
 
 
 def _probable(one: TokenProbability) -> NativeProbable:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...core.errors import ApiError
-from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece
+from ...core.parts import Details, End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece, details_of
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
@@ -101,7 +101,7 @@ class _OllamaWriter(Writer):
         made += self._calls.close(is_cut=end.is_cut)
         text += "".join(one for one in made if isinstance(one, str))
         calls = [one for one in made if not isinstance(one, str)]
-        logprobs = chosen_tokens(part for part in parts if isinstance(part, LogProbabilities))
+        logprobs = chosen_tokens(details_of(parts).log_probabilities)
         return _encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end), "logprobs": logprobs}))
 
     @abstractmethod
@@ -112,40 +112,34 @@ class _OllamaWriter(Writer):
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """Returns the lines for these parts. Log probabilities are added to the line of the text to which they belong,
-        which is the line before.
-        """
-        lines: list[bytes] = []
-        for part in parts:
-            if not isinstance(part, LogProbabilities):
-                lines.append(self._lines(part))
-                continue
-            line = lines.pop() if lines and lines[-1].endswith(self._tail) else self._lines(TextPart(part.index, ""))
-            logprobs = b',"logprobs":' + _encode(chosen_tokens([part]))
-            lines.append(line.removesuffix(_OPEN) + logprobs + _OPEN)
-        return b"".join(lines)
+        return b"".join(map(self._lines, parts))
 
     def _lines(self, part: Part) -> bytes:
-        if type(part) is TextPart:
+        if type(part) is TextPart and part.details is None:  # by far the most frequent case
             return self._head + self._text_opens + _encode(part.text) + self._tail
+        if isinstance(part, TextPart):
+            return self._text_line(self._text_opens, part.text, part.details)
         if isinstance(part, ReasoningPart):
-            return self._head + self._thinking_opens + _encode(part.text) + self._tail
-        if isinstance(part, ToolCallPiece):
-            return self._called(self._calls.add(part))
+            return self._text_line(self._thinking_opens, part.text, part.details)
+        if isinstance(part, ToolCallPiece):  # log probabilities do not wait until the call is complete
+            logprobs = self._text_line(self._text_opens, "", part.details) if part.details is not None else b""
+            return self._called(self._calls.add(part)) + logprobs
         if isinstance(part, End):
-            end = self._answer("", "", [], {**self._facts, **measures_of(part)})
-            return self._called(self._calls.close(is_cut=part.is_cut)) + msgspec.json.encode(end) + framing.LINE_CLOSES
+            return self._called(self._calls.close(is_cut=part.is_cut)) + self._line(**measures_of(part))
         if isinstance(part, Failed):
             return ENVELOPE.body(part.error) + framing.LINE_CLOSES
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
+    def _text_line(self, opens: bytes, text: str, details: Details | None) -> bytes:
+        logprobs = b',"logprobs":' + _encode(chosen_tokens(details.log_probabilities)) if details is not None else b""
+        return self._head + opens + _encode(text) + self._closes + logprobs + _OPEN
+
     def _called(self, made: list[wire.ToolCallMade | str]) -> bytes:
-        lines = []
-        for one in made:
-            text, calls = (one, []) if isinstance(one, str) else ("", [one])
-            answer = self._answer(text, "", calls, {**self._facts, "done": False})
-            lines.append(msgspec.json.encode(answer) + framing.LINE_CLOSES)
-        return b"".join(lines)
+        return b"".join([self._line(one) if isinstance(one, str) else self._line(calls=[one]) for one in made])
+
+    def _line(self, text: str = "", thinking: str = "", calls: Sequence[wire.ToolCallMade] = (), **facts: Any) -> bytes:
+        answer = self._answer(text, thinking, list(calls), {**self._facts, "done": False, **facts})
+        return msgspec.json.encode(answer) + framing.LINE_CLOSES
 
 
 class OllamaChatWriter(_OllamaWriter):

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
-from ...core.parts import End, Part, ReasoningPart, ToolCallPiece
-from ...http import framing
+from ...core.parts import End, Part, ReasoningPart, TextPart, ToolCallPiece
 from ...http.context import State
 from ..custom_tools import CustomInput
 from .wire import answer as wire
-from .writer import FINISH, AnswerWriter, encode_text, text_of
+from .writer import FINISH, AnswerWriter, text_of
 
 
 class ChatWriter(AnswerWriter):
     _id_prefix = "chatcmpl-"
     _chunk_kind = "chat.completion.chunk"
     _complete_kind = wire.ChatCompletion
-    _text_opens = b'"delta":{"content":'
-    _text_closes = b"}"
-    _no_text = b'"delta":{}'
+    _content_name = "delta"
 
     def __init__(
         self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
@@ -59,39 +55,29 @@ class ChatWriter(AnswerWriter):
     def opening(self) -> bytes:
         """Returns one event for each answer, which has the role."""
         super().opening()
-        role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + framing.CLOSES
-        return b"".join([self._choice(index) + role for index in range(self._n_answers)])
+        return b"".join([self._chunk(index, {"role": "assistant", "content": ""}) for index in range(self._n_answers)])
 
-    def _rare_event(self, part: Part) -> bytes:
+    def _content(self, part: Part) -> dict[str, Any]:
+        if isinstance(part, TextPart):
+            return {"content": part.text} if part.text else {}
         if isinstance(part, ReasoningPart):
-            return self._delta(part.index, b'{"reasoning_content":%b}' % encode_text(part.text))
-        if isinstance(part, ToolCallPiece):
-            self._calling.add(part.index)
-            if self._is_legacy:
-                delta = b'{"function_call":%b}' % msgspec.json.encode(_function(part))
-                return self._delta(part.index, delta) if part.call == 0 else b""
-            inputs = self._inputs.setdefault(part.index, {})
-            if part.name in self._customs:
-                inputs[part.call] = CustomInput()
-            reading = inputs.get(part.call)
-            return self._delta(part.index, _piece(part)) if reading is None else self._custom_piece(part, reading)
-        return super()._rare_event(part)
-
-    def _custom_piece(self, piece: ToolCallPiece, reading: CustomInput) -> bytes:
-        text = reading.more(piece.arguments)
-        if piece.name is None:
-            return self._delta(piece.index, _input(piece.call, text)) if text else b""
-        opens = {"index": piece.call, "id": piece.id, "type": "custom", "custom": {"name": piece.name, "input": text}}
-        return self._delta(piece.index, _calls(opens))
+            return {"reasoning_content": part.text}
+        if not isinstance(part, ToolCallPiece):
+            return {}
+        self._calling.add(part.index)
+        if self._is_legacy:
+            return {"function_call": _function(part)} if part.call == 0 else {}
+        inputs = self._inputs.setdefault(part.index, {})
+        if part.name in self._customs:
+            inputs[part.call] = CustomInput()
+        reading = inputs.get(part.call)
+        return _piece(part) if reading is None else _custom_piece(part, reading.more(part.arguments))
 
     def _finish(self, end: End) -> bytes:
         """Returns events with the rest of each custom call's input, and then the answer's last event."""
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
-        events = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
+        events = [self._chunk(end.index, _input(call, text)) for call, text in rests]
         return b"".join(events) + super()._finish(end)
-
-    def _delta(self, index: int, delta: bytes) -> bytes:
-        return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + framing.CLOSES
 
     def _finish_reason(self, end: End) -> wire.ChatFinishReason:
         if end.index in self._calling and end.reason != "length" and not end.has_broken_call:
@@ -99,19 +85,20 @@ class ChatWriter(AnswerWriter):
         return FINISH[end.reason]
 
 
-def _piece(piece: ToolCallPiece) -> bytes:
-    call: dict[str, object] = {"index": piece.call}
-    if piece.name is not None:
-        call |= {"id": piece.id, "type": "function"}
-    return _calls({**call, "function": _function(piece)})
+def _piece(piece: ToolCallPiece) -> dict[str, Any]:
+    opens = {} if piece.name is None else {"id": piece.id, "type": "function"}
+    return {"tool_calls": [{"index": piece.call, **opens, "function": _function(piece)}]}
 
 
-def _input(call: int, text: str) -> bytes:
-    return _calls({"index": call, "custom": {"input": text}})
+def _custom_piece(piece: ToolCallPiece, text: str) -> dict[str, Any]:
+    if piece.name is None:
+        return _input(piece.call, text)
+    custom = {"name": piece.name, "input": text}
+    return {"tool_calls": [{"index": piece.call, "id": piece.id, "type": "custom", "custom": custom}]}
 
 
-def _calls(call: Mapping[str, object]) -> bytes:
-    return b'{"tool_calls":[%b]}' % msgspec.json.encode(call)
+def _input(call: int, text: str) -> dict[str, Any]:
+    return {"tool_calls": [{"index": call, "custom": {"input": text}}]} if text else {}
 
 
 def _function(piece: ToolCallPiece) -> dict[str, str]:

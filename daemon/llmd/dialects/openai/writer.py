@@ -7,38 +7,38 @@ from __future__ import annotations
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ...core.parts import End, EndReason, Failed, Part, TextPart
+from ...core.parts import ContentPart, End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
 from ...http.stream import Writer
-from .details_writer import DETAIL_PARTS, OPEN, DetailsWriter, usage_of
+from .details_writer import DetailsWriter, usage_of
 from .wire import answer as wire
 
 ENVELOPE = OWN
 """OpenAI's error envelope is also that of llmd's own endpoints."""
 _DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, wire.FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
+Members = Mapping[str, Any]
+_NONE: Members = {}
 encode_text = msgspec.json.Encoder().encode
 
 
 class AnswerWriter(Writer):
-    """The base class of the writers of chat and text completions. Everything in an event except the text is encoded
-    once, so that a token costs one small join.
+    """The base class of the writers of chat and text completions. Everything in an event of plain text except the text
+    is encoded once, so that a token costs one small join.
     """
 
     _id_prefix: str
     _chunk_kind: str
     _complete_kind: type[wire.ChatCompletion] | type[wire.Completion]
-    _text_opens: bytes
-    """The bytes of a choice between the index and the text."""
-    _text_closes: bytes
-    _no_text: bytes
+    _content_name: str
+    """The name of the content in an event's choice."""
 
     def __init__(
         self,
@@ -67,9 +67,8 @@ class AnswerWriter(Writer):
         self._ends: list[End] = []
         self._head = b""
         """The beginning of every event, up to the choices."""
-        self._heads: dict[int, bytes] = {}
-        """The beginning of every event with text, by the index of the answer."""
-        self._tail = self._text_closes + OPEN
+        self._frames: dict[int, tuple[bytes, bytes]] = {}
+        """The bytes before and after the text in an event of text without details, by the index of the answer."""
 
     def complete(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
@@ -77,12 +76,13 @@ class AnswerWriter(Writer):
         for part in parts:
             by_answer.setdefault(part.index, []).append(part)
         choices: list[Any] = [
-            msgspec.structs.replace(self._complete_choice(own, end), **self._details.choice(own))
+            msgspec.structs.replace(self._complete_choice(own, end), **self._details.of_choice(own))
             for end in ends
             if (own := by_answer[end.index])
         ]
-        facts = {"usage": usage_of(ends, self._n_each), "session": ends[0].session, **self._facts}
-        return msgspec.json.encode(self._complete_kind(choices=choices, **facts, **self._details.members(parts, ends)))
+        prompt_tokens = self._details.of_event(parts[0])  # if they are requested, the first part has them
+        facts = {**prompt_tokens, **self._facts, **self._of_request(ends)}
+        return msgspec.json.encode(self._complete_kind(choices=choices, **facts))
 
     @abstractmethod
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice | wire.CompletionChoice:
@@ -92,46 +92,54 @@ class AnswerWriter(Writer):
 
     def opening(self) -> bytes:
         facts = {"id": self._facts["id"], "object": self._chunk_kind, **self._facts}
-        self._head = framing.OPENS + msgspec.json.encode(facts)[:-1]
+        self._head = framing.OPENS + msgspec.json.encode(facts)[:-1] + b","
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
         if len(parts) == 1:  # by far the most frequent case
             return self._event(parts[0])
-        return self._details.events(parts, self._event, self._without_text)
+        return b"".join(map(self._event, parts))
 
     def _event(self, part: Part) -> bytes:
-        if type(part) is TextPart:
-            head = self._heads.get(part.index) or self._text_head(part.index)
-            return head + encode_text(part.text) + self._tail
+        if type(part) is TextPart and part.details is None:
+            opens, closes = self._frames.get(part.index) or self._frame(part.index)
+            return opens + encode_text(part.text) + closes
         if isinstance(part, End):
             return self._finish(part)
         if isinstance(part, Failed):
             return framing.event(ENVELOPE.body(part.error))
-        if isinstance(part, DETAIL_PARTS):
-            return self._details.events([part], self._event, self._without_text)
-        return self._rare_event(part)
+        if isinstance(part, ContentPart) and part.details is None:
+            return self._chunk(part.index, self._content(part))
+        choice, members = self._details.of_choice([part]), self._details.of_event(part)
+        return self._chunk(part.index, self._content(part), choice, members)
 
-    def _rare_event(self, part: Part) -> bytes:
-        raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
+    @abstractmethod
+    def _content(self, part: Part) -> dict[str, Any] | str:
+        """Returns the content of the part's event. Empty if the part has none."""
 
-    def _text_head(self, index: int) -> bytes:
-        head = self._heads[index] = self._choice(index) + self._text_opens
-        return head
+    def _frame(self, index: int) -> tuple[bytes, bytes]:
+        opens, _, closes = self._chunk(index, self._content(TextPart(index, "text"))).rpartition(b'"text"')
+        frame = self._frames[index] = opens, closes
+        return frame
 
-    def _without_text(self, index: int) -> bytes:
-        return self._choice(index) + self._no_text + OPEN
+    def _chunk(self, index: int, content: Any, choice: Members = _NONE, members: Members = _NONE) -> bytes:
+        """Returns the event with this content of an answer, and with more members of its choice and of the event.
+        Returns b"" if there is nothing to report.
+        """
+        if not (content or choice or members):
+            return b""
+        finish = {"finish_reason": None} if "finish_reason" not in choice else {}
+        return self._framed([{"index": index, self._content_name: content, **choice, **finish}], members)
 
-    def _choice(self, index: int) -> bytes:
-        return self._head + b',"choices":[{"index":%d,' % index
+    def _framed(self, choices: Sequence[Members], members: Members) -> bytes:
+        return self._head + msgspec.json.encode({"choices": choices, **members})[1:] + framing.CLOSES
 
     def _finish(self, end: End) -> bytes:
         self._ends.append(end)
-        reason = b',"finish_reason":"%b"}]' % self._finish_reason(end).encode()
-        members = self._details.finish(end)
+        members = self._details.of_end(end)
         if not self._include_usage:
-            members += b',"session":' + msgspec.json.encode(end.session) + self._details.ending(end)
-        return self._choice(end.index) + self._no_text + reason + members + b"}" + framing.CLOSES
+            members |= {"session": end.session, **self._details.of_request(end)}
+        return self._chunk(end.index, self._content(end), {"finish_reason": self._finish_reason(end)}, members)
 
     def _finish_reason(self, end: End) -> str:
         return FINISH[end.reason]
@@ -139,19 +147,23 @@ class AnswerWriter(Writer):
     def ending(self) -> bytes:
         if not self._include_usage or not self._ends:
             return _DONE
-        ends = ends_of(self._ends)
-        usage, session = msgspec.json.encode(usage_of(ends, self._n_each)), msgspec.json.encode(ends[0].session)
-        members = usage, session, self._details.ending(ends[0])
-        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % members + framing.CLOSES + _DONE
+        return self._framed([], self._of_request(ends_of(self._ends))) + _DONE
+
+    def _of_request(self, ends: Sequence[End]) -> dict[str, Any]:
+        usage = usage_of(ends, self._n_each)
+        return {"usage": usage, "session": ends[0].session, **self._details.of_request(ends[0])}
 
 
 class CompletionWriter(AnswerWriter):
     _id_prefix = "cmpl-"
     _chunk_kind = "text_completion"
     _complete_kind = wire.Completion
-    _text_opens = b'"text":'
-    _text_closes = b""
-    _no_text = b'"text":""'
+    _content_name = "text"
+
+    def _content(self, part: Part) -> str:
+        if isinstance(part, ReasoningPart | ToolCallPiece):
+            raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
+        return part.text if isinstance(part, TextPart) else ""
 
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.CompletionChoice:
         return wire.CompletionChoice(index=end.index, text=text_of(parts), finish_reason=FINISH[end.reason])

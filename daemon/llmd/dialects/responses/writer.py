@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from ...core.errors import ApiError
-from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
+from ...core.parts import End, Failed, GeneratedToken, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
 from ...http import framing
 from ...http.context import State
 from ...http.stream import Writer
-from ..probabilities import ChosenToken, chosen_tokens
+from ..probabilities import chosen_tokens
 from . import wire
 from .item_writers import CallItemWriter, Event, ItemWriter, MessageItemWriter, ReasoningItemWriter, call_of, new_id
 from .reader import ParsedRequest
@@ -40,9 +40,9 @@ class ResponseWriter(Writer):
         self._call = -1
         """Number of the tool call that was opened last, or -1 before the first call."""
         self._body = b""
-        self._unassigned: list[LogProbabilities] = []
-        """Log probabilities that arrived without text. Their text can arrive with a later token: the parser holds back
-        blanks, and text that may become a delimiter.
+        self._unassigned: list[GeneratedToken] = []
+        """Tokens that arrived without text. Their text can arrive with a later token: the parser holds back blanks, and
+        text that may become a delimiter.
         """
 
     def complete(self, parts: Sequence[Part]) -> bytes:
@@ -61,26 +61,10 @@ class ResponseWriter(Writer):
         """
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
-        item = self._open
-        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(item, MessageItemWriter):  # most frequent
-            return self._sent(item.more(parts[0].text))
-        return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
-
-    def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
-        """Yields each part with its log probabilities. In this API, only texts have log probabilities; those of other
-        parts are dropped.
-        """
-        for n, part in enumerate(parts):
-            before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
-            if isinstance(part, LogProbabilities):
-                if before is None or isinstance(before, LogProbabilities):
-                    self._unassigned.append(part)
-                continue
-            found: list[LogProbabilities] = []
-            if isinstance(part, TextPart):
-                found = _spelling(part.text, self._unassigned, [after] if isinstance(after, LogProbabilities) else [])
-            self._unassigned.clear()
-            yield part, chosen_tokens(found)
+        first, item = parts[0], self._open
+        if len(parts) == 1 and type(first) is TextPart and not first.details and isinstance(item, MessageItemWriter):
+            return self._sent(item.more(first.text))  # by far the most frequent case
+        return b"".join([self._sent(self._events(part)) for part in parts])
 
     def _sent(self, events: Sequence[Event]) -> bytes:
         return b"".join(map(self._framed, events))
@@ -96,10 +80,15 @@ class ResponseWriter(Writer):
     def _with(self, response: wire.Response) -> bytes:
         return b'"response":' + _encode(response)
 
-    def _events(self, part: Part, logprobs: list[ChosenToken]) -> list[Event]:
+    def _events(self, part: Part) -> list[Event]:
+        own = part.details.log_probabilities if isinstance(part, TextPart) and part.details is not None else []
+        if isinstance(part, TextPart) and not part.text:
+            self._unassigned += own
+            return []
+        before, self._unassigned = self._unassigned, []
         if isinstance(part, TextPart):
             begun, message = self._at(MessageItemWriter, MessageItemWriter)
-            return [*begun, *message.more(part.text, logprobs)]
+            return [*begun, *message.more(part.text, chosen_tokens(_spelling(part.text, before, own)))]
         if isinstance(part, ReasoningPart):
             parsed = self._parsed
             make = partial(ReasoningItemWriter, is_summary=parsed.is_summary, is_enclosed=parsed.is_enclosed)
@@ -179,20 +168,17 @@ class ResponseWriter(Writer):
         return [*events, (b"error", members), (b"response.failed", self._with(response))]
 
 
-def _spelling(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
-    """Returns the log probabilities of a text. `own` arrived together with the text. `before` arrived earlier, without
-    a text. The last ones of `before` are included if the joined texts of their tokens and those of `own` are exactly
-    `text`. If no such tokens are found, only `own` is returned.
+def _spelling(text: str, before: list[GeneratedToken], own: list[GeneratedToken]) -> list[GeneratedToken]:
+    """Returns the last tokens whose joined texts are exactly `text`. `own` arrived together with the text. `before`
+    arrived earlier, without a text. If no such tokens are found, only `own` is returned.
     """
-    left = text.encode()
-    logprobs = [*before, *own]
-    for n in reversed(range(len(logprobs))):
-        token = b"".join(one.text for one in logprobs[n].chosen)
-        if not left.endswith(token):
+    left, tokens = text.encode(), [*before, *own]
+    for n in reversed(range(len(tokens))):
+        if not left.endswith(tokens[n].text):
             break
-        left = left[: len(left) - len(token)]
+        left = left[: len(left) - len(tokens[n].text)]
         if not left:
-            return logprobs[n:]
+            return tokens[n:]
     return own
 
 
