@@ -82,12 +82,12 @@ def test_unknown_names_within_structured_outputs_are_refused(kind: type[Any]) ->
     [
         (Chat, {"echo": True},
          "echo: true asks for the prompt repeated in the answer, which this server does not support."),
-        (Chat, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for adapters, which this server does not support.'),
+        (Chat, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for LoRA adapters, which this server does not support.'),
         (Chat, {"chat_template": "x"},
-         'chat_template: "x" asks for a chat template of its own, which this server does not support; use '
+         'chat_template: "x" asks for another chat template, which this server does not support; start llmd with '
          "--chat-template-file."),
         (OllamaGenerate, {"context": [1, 2]},
-         "context: [1, 2] asks for the tokens of an earlier answer, which this server does not support; name a "
+         "context: [1, 2] asks for an answer that continues these tokens, which this server does not support; name a "
          "session, or use /api/chat."),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ from ..timings import Timings
     post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
     n_cmpl=("several answers", 1),
     image_data=("images", []),
-    lora=("adapters", []),
+    lora=("LoRA adapters", []),
 )
 class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that /completion and /infill have in common."""

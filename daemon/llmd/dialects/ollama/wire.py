@@ -107,8 +107,8 @@ class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
 
 @accepts(truncate="llmd refuses a prompt that does not fit the context")
 @refuses(
-    template=("a chat template of its own; use --chat-template-file", ""),
-    context=("the tokens of an earlier answer; name a session, or use /api/chat", []),
+    template=("another chat template; start llmd with --chat-template-file", ""),
+    context=("an answer that continues these tokens; name a session, or use /api/chat", []),
     images=("images", []),
 )
 class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):

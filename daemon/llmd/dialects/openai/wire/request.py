@@ -174,19 +174,19 @@ _SCHEMA = str | dict[str, Any] | None
     use_beam_search=("beam search", False),
     length_penalty=("beam search", 1),
     early_stopping=("beam search", False),
-    grammar_lazy=("lazy grammars", False),
+    grammar_lazy=("a grammar that begins only at a trigger", False),
     post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
-    tfs_z=("this sampler", 1),
-    top_a=("this sampler", 0),
+    tfs_z=("tail-free sampling", 1),
+    top_a=("top-a sampling", 0),
     prompt_logprobs=("log probabilities of the prompt", 0),
     allowed_token_ids=("a set of allowed tokens; use logit_bias", []),
     bad_words=("forbidden words", []),
     skip_special_tokens=("control tokens in the text of answers", True),
     truncate_prompt_tokens=("truncation of the prompt", -1),
-    n_keep=("context shifting", 0, -1),
-    n_discard=("context shifting", 0),
-    lora=("adapters", []),
-    speculative=("speculation", {}),
+    n_keep=("an answer that goes on when the context is full (context shift)", 0, -1),
+    n_discard=("an answer that goes on when the context is full (context shift)", 0),
+    lora=("LoRA adapters", []),
+    speculative=("speculative decoding", {}),
     mm_processor_kwargs=("input or output other than text", {}),
 )
 class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -267,10 +267,10 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     audio=("audio",),
     web_search_options=("web search",),
     moderation=("moderation",),
-    chat_template=("a chat template of its own; use --chat-template-file",),
-    documents=("documents", []),
+    chat_template=("another chat template; start llmd with --chat-template-file",),
+    documents=("documents for the template", []),
     echo=("the prompt repeated in the answer", False),
-    add_special_tokens=("a choice of tokens that the template makes", True),
+    add_special_tokens=("other special tokens in the prompt than the template's", True),
     include_reasoning=("answers without the model's reasoning; use enable_thinking to turn reasoning off", True),
 )
 class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
@@ -354,7 +354,11 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
 
 
 @accepts("user", "service_tier", "metadata", "ttl", "keep_alive")
-@refuses(truncate_prompt_tokens=("truncation of the text", -1), task=("tasks",), input_type=("tasks",))
+@refuses(
+    truncate_prompt_tokens=("truncation of the text", -1),
+    task=("embeddings for a task",),
+    input_type=("embeddings for a task",),
+)
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[int | str | list[int]], note(
         "A text, token ids, or a list of either.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
