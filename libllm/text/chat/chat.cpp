@@ -1,8 +1,8 @@
 /* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), and
  * renders the conversation. It tokenizes the rendered text, or only the part after an answer whose tokens the session
- * holds (chat_after.h). Then it finds boundaries: numbers of tokens after which a later request is likely to continue,
- * so that a checkpoint there is useful. If the template refuses the conversation, or the rendering does not show the
- * end of the answer whose tokens the session holds, the conversation is rendered again with repairs
+ * holds (chat_after.h). Then it finds boundaries. A boundary is a number of leading tokens that a later prompt is
+ * likely to share, so that a checkpoint there is useful. If the template refuses the conversation, or the rendering
+ * does not show the end of the answer whose tokens the session holds, the conversation is rendered again with repairs
  * (converse_somehow). */
 #include "text/chat/chat.h"
 
@@ -34,9 +34,9 @@
 
 namespace {
 
-/* Most boundaries at the beginnings of user messages. The latest user messages get them. A client usually continues
- * after the last message, or edits or regenerates one of the latest messages. Each boundary costs a rendering of the
- * conversation before it. */
+/* Maximum number of boundaries (see above) at the beginnings of user messages. The latest user messages get boundaries.
+ * A client usually continues after the last message, or edits or regenerates one of the latest messages. Each boundary
+ * costs a rendering of the conversation before it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
 std::string text_of(const model *m, int32_t token) /* returns "" for -1 */
@@ -90,7 +90,7 @@ void compile(chat *c)
     }
 }
 
-/* Returns whether the template accepts what `render` renders. */
+/* Returns whether the template accepts the messages that `render` passes to it. */
 template <typename F> bool is_accepted(const F &render)
 {
     try {
@@ -118,8 +118,8 @@ size_t head_messages(const common_json &messages)
     return head;
 }
 
-/* Returns the number of messages before each boundary, ascending: the head, then the starts of the latest user
- * messages. The caller adds the end of the history. */
+/* Returns for each boundary the number of messages before it, ascending. The first boundary is the end of the head, the
+ * others are the starts of the latest user messages. The caller adds a boundary at the end of the history. */
 std::vector<size_t> message_counts(const common_json &messages, size_t head)
 {
     std::vector<size_t> out;
@@ -151,8 +151,8 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
 }
 
 /* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text, or -1 if these
- * bytes end before all.tail or inside a token. If they were tokenized alone, they could give other tokens, because a
- * token can extend beyond them: "new" and "line" may be one token. */
+ * bytes end before all.tail or inside a token. Tokenizing these bytes alone could give other tokens, because a token of
+ * the whole text can extend beyond them: "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -180,9 +180,9 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns how many bytes the first messages have in the whole text, or 0 if they are rendered differently without the
- * messages after them. Some templates write earlier turns depending on later turns, or refuse a conversation that ends
- * after these messages. */
+/* Returns how many bytes of the whole text the first n_messages messages take. Returns 0 if these messages are rendered
+ * differently without the messages after them. Some templates write earlier turns depending on later turns, or refuse a
+ * conversation that ends after these messages. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     std::string head;
@@ -206,7 +206,8 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
-/* Numbers of tokens before certain positions of the prompt. n_head and n_history are 0 if unknown. */
+/* Positions in the prompt, as numbers of tokens: the end of the head, the end of the history, and the boundaries.
+ * n_head and n_history are 0 if unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;
@@ -237,8 +238,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. The end of a message is a boundary only if the conversation up to there, rendered alone, is a
- * prefix of the whole conversation, in text and in tokens. */
+/* Finds the boundaries. A boundary is between two messages, and only where the messages before it, rendered alone, are
+ * a prefix of the whole conversation, in text and in tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -320,8 +321,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
 }
 
 /* If the rendering continues after an answer (chat_after.h), selects the next way to pass this answer to the template:
- * with tool calls, as text, or none. With `none` everything is rendered, which costs a longer prefill but avoids a
- * refusal. Returns false after `none`. */
+ * with its tool calls, then as text, then `none`. With `none` the whole chat is rendered, which costs a longer prefill
+ * but avoids a refusal. Returns false if `none` was already tried. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -357,8 +358,9 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 }
 
 /* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
- * schemas; Hermes 3's, for example, uses a list of types as a key. For this test, the conversation is rendered only up
- * to the first question, since the rest can fail for other reasons. Returns GIVEN if the tools are not the reason. */
+ * schemas. For example, Hermes 3's template uses the type as a dictionary key, which fails if it is a list of types.
+ * This function renders the conversation only up to the first question, since the rest can fail for other reasons.
+ * Returns GIVEN if the tools are not the reason for the failure. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
@@ -378,8 +380,8 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
     return shown_types::GIVEN;
 }
 
-/* Renders the conversation, with more and more repairs until the template accepts it. Each repair loses information (an
- * id, the position of the tools), so repairs are tried one by one, and only after a refusal. */
+/* Renders the conversation, and adds repairs (changes to the conversation) until the template accepts it. Each repair
+ * loses information (an id, the position of the tools), so repairs are tried one by one, and only after a refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;
@@ -493,8 +495,8 @@ struct outcome {
     }
 };
 
-/* Converts the current exception to a status and a sentence. Called inside a catch block, so that an outer catch block
- * catches a lack of memory in this function. */
+/* Converts the current exception to a status and a sentence. Called inside a catch block. If this function runs out of
+ * memory, an outer catch block handles that. */
 void explain(outcome *out)
 {
     try {

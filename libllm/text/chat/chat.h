@@ -1,6 +1,6 @@
-/* chat.h: the interface to chat templates. Renders messages to tokens such that only the template's own text can become
- * control tokens, because a message that contains "<|im_end|>" must not end the user's turn. Immutable after opening.
- * Any thread can render. */
+/* chat.h: the interface to chat templates. Renders messages to tokens. Only the template's own text can become control
+ * tokens: a message that contains "<|im_end|>" must not end the user's turn. A `chat` never changes after chat_open, so
+ * any thread can render with it. */
 #ifndef LLM_CHAT_H
 #define LLM_CHAT_H
 

@@ -15,7 +15,7 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
 }
 
 /* Returns the positions of sentinels 0 to n - 1, or nullopt unless each of them occurs exactly once. *last receives the
- * end of the last occurrence of sentinel n, or 0 if sentinel n does not occur. */
+ * position after the last occurrence of sentinel n, or 0 if sentinel n does not occur. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -80,7 +80,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
 }
 
 /* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel,
- * unless control words follow that the model generated, too, for example one that closes a block. */
+ * or after the control words that follow the sentinel if the model generated these, too (for example a word that closes
+ * a block). */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

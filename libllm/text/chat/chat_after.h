@@ -6,12 +6,13 @@
  * the session is taken from the rendering. For example, the session holds 157 tokens that end with a tool call. Only
  * the tool's result is taken from the rendering, which adds 22 tokens.
  *
- * The answer is passed to the template with a sentinel: a text that occurs nowhere else. It is in the answer's text, or
- * in the arguments of its last tool call, and shows where the answer ends in the rendering. After a tool call, the text
- * between the sentinel and the control token that ends the turn is skipped, because the model itself generated this
- * text before it stopped. The alternative would be to put the session's tokens into a complete rendering, but this
- * works only if the template leaves the text around them unchanged. If the end of the answer is in any doubt,
- * everything is rendered, because a longer prefill is better than a wrong history. */
+ * The answer is passed to the template with a sentinel: a text that occurs nowhere else. The sentinel replaces the
+ * answer's text, or the arguments of its last tool call. Where the rendering contains the sentinel, the answer ends.
+ * After a tool call, the text between the sentinel and the control token that ends the turn is skipped, because the
+ * model itself generated this text before it stopped. The alternative would be to render everything and to put the
+ * session's tokens in place of the answers. But this works only if the template renders the text around the answers as
+ * it did before. If the end of the answer is in any doubt, everything is rendered, because a longer prefill is better
+ * than a wrong history. */
 #ifndef LLM_CHAT_AFTER_H
 #define LLM_CHAT_AFTER_H
 
@@ -24,13 +25,14 @@
 
 /* The answer after which the rendering continues: the member `after` of the request (llm_chat_render). */
 struct chat_after {
-    size_t message;            /* index in the request */
-    std::string rest;          /* end of the answer's text that the session's tokens do not contain */
+    size_t message;            /* index of the answer in the request's messages */
+    std::string rest;          /* the end of the answer's text, as far as the session's tokens lack it */
     std::vector<int32_t> last; /* last tokens of the answer */
 };
 
 /* How the answer of chat_after is passed to the template: with its tool calls, or as a text if the template cannot
- * write the calls. `none`: the whole chat is rendered, without a sentinel. */
+ * write the calls. `none` means that the rendering does not continue after an answer: the whole chat is rendered,
+ * without a sentinel. */
 enum class chat_answer { calls, text, none };
 
 /* The text to be tokenized: the rest of the answer, then the rendered text from `begin` on, without sentinels. */
@@ -44,14 +46,16 @@ struct chat_tail {
     std::vector<range> removed; /* sentinels in the rendered text, after `begin`; ascending */
 
     static constexpr size_t NONE = static_cast<size_t>(-1);
-    /* Returns the offset in `text` of a byte of the rendered text, or NONE if the byte is left out. */
+    /* Converts an offset in the rendered text to an offset in `text`. Returns NONE if the byte there is before
+     * `begin`. */
     size_t place_of(size_t byte) const;
 };
 
-/* Returns the text after the answer, or nullopt if the end of the answer is in doubt. Sentinel 0 is in the answer, and
- * sentinels 1 to n_marks - 1 are in later messages. These later sentinels must all be after the answer, because a
- * message that the template has moved before the answer would be lost. Sentinel n_marks is in the tools. If sentinel
- * n_marks is after the answer, the template has moved the tools there, and *has_tools becomes true. */
+/* Returns the part of the rendered text after the answer, or nullopt if the end of the answer is in doubt. Sentinel 0
+ * is in the answer, and sentinels 1 to n_marks - 1 are in later messages. These later sentinels must all be after the
+ * answer, because a message that the template has moved before the answer would be lost. Sentinel n_marks is in the
+ * tools. If sentinel n_marks is after the answer, the template has moved the tools there, and *has_tools becomes
+ * true. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);

@@ -68,9 +68,9 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
-/* llama.cpp finds the opening by comparing a conversation with and without generation prompt. Without a generation
- * prompt, some templates end the conversation with EOS. Bytes that EOS and the opening have in common are then missing
- * from the form's opening. The real opening is the argument `opening`, the end of this prompt. */
+/* llama.cpp finds the form's opening by comparing a conversation with and without generation prompt. Without a
+ * generation prompt, some templates end the conversation with EOS. Bytes that EOS and the opening have in common are
+ * then missing from the form's opening. The argument `opening`, the end of this prompt, is complete. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;

@@ -1,5 +1,5 @@
 /* chat_answer.h: what has to be known about the answer before the model generates it: its form (chat_form.h), its
- * beginning, which the prompt already contains, and the syntax for parsing it. Used only in this folder. */
+ * beginning, which is the end of the prompt, and the syntax for parsing it. Used only in this folder. */
 #ifndef LLM_CHAT_ANSWER_H
 #define LLM_CHAT_ANSWER_H
 
@@ -18,10 +18,11 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
  * not become control tokens. The text around it is the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
-/* Returns the text that begins the answer, for the parser of the answer, if the prompt ends with `opening`. */
+/* Returns the text that the parser of the answer has to parse before the generated text. It is the beginning of the
+ * answer that the prompt already contains. `opening` is the end of the prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
-/* Returns the text at the end of the prompt that the grammar must accept before the answer. */
+/* Returns the text at the end of the prompt that the grammar receives before the generated text. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
 
 /* Returns llm_prompt.syntax. `opening` is the end of the prompt. */

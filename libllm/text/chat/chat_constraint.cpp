@@ -15,8 +15,8 @@ common_json ids_of(const model *m, const control_words &words, const std::string
     return out;
 }
 
-/* Returns the control tokens that the parser of answers searches for. Their text must therefore be part of the answer's
- * text. */
+/* Returns the control tokens that the parser of answers searches for. The text of these tokens must therefore be part
+ * of the answer's text. */
 common_json preserved_tokens(const control_words &words, const chat_form &form)
 {
     std::vector<std::string> texts = form.preserved;
@@ -42,7 +42,7 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* Returns the trigger as the document contains it. A trigger word that is the text of a control token becomes that
+/* Returns the trigger in the format of the document. A trigger word that is the text of a control token becomes that
  * token, because a token is found without searching the text of the answer. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {

@@ -10,9 +10,9 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the parts of the document that depend only on the form of the answer (chat_form.h): as tokens, the texts that
- * begin and end reasoning; the triggers; and the preserved tokens. These parts are made once per form, since a form can
- * have one such text for each tool. */
+/* Returns the parts of the document that depend only on the form of the answer (chat_form.h): the texts that begin and
+ * end reasoning, as tokens; the triggers; and the preserved tokens. These parts are made once per form and not once per
+ * request, since there can be a text that ends reasoning for each tool. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* Returns the document, or "" if the sampler needs no document. `opening` is the end of the prompt. */

@@ -120,8 +120,8 @@ control_words::control_words(const model *m)
     std::stable_sort(words.begin(), words.end(), [](const word &a, const word &b) { return a.text < b.text; });
 }
 
-/* The words with indices in [low, high) begin with the `depth` bytes at `at`. Narrows the range to the words that
- * continue with the next byte of the text. Returns false if there are none. */
+/* Before the call, the control words with indices in [low, high) begin with the `depth` bytes at `at`. Narrows the
+ * range to those that continue with the next byte of the text. Returns false if there are none. */
 bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const
 {
     if (at + depth >= text.size()) {
@@ -203,8 +203,8 @@ std::string control_markers::wrap(std::string_view text) const
     out.append(text.substr(copied));
     const size_t tail = std::min(words.bytes_max(), text.size() - copied);
     for (size_t at = text.size() - tail; at < text.size(); at++) {
-        if (words.is_begun_at(text, at)) { /* the text that follows in the prompt must not complete a word that begins
-                                            * here */
+        if (words.is_begun_at(text, at)) { /* text that follows in the prompt must not complete the control word that
+                                            * begins here */
             return out.append(cut);
         }
     }
@@ -240,11 +240,13 @@ void control_markers::unwrap(chat_text *rendered) const
     }
     out.text.append(text, copied);
     out.blocked.append(rendered->blocked, copied);
-    for (const size_t at : opened) { /* block the word between the markers, if the template has not removed it */
+    for (const size_t at : opened) { /* block the control word between the markers, if the template has not removed
+                                      * it */
         const size_t n = words.longest_at(out.text, at);
         std::fill_n(out.blocked.begin() + static_cast<ptrdiff_t>(at), n, '\1');
     }
-    for (const size_t at : closed) { /* block every word that reaches or crosses a closing marker or a cut */
+    for (const size_t at : closed) { /* block every control word that reaches or crosses a closing marker, or the marker
+                                      * `cut` that `wrap` appends */
         const size_t first = at - std::min(at, words.bytes_max());
         for (size_t begin = first; begin < at; begin++) {
             if (begin + words.longest_at(out.text, begin) >= at) {

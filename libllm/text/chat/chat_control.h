@@ -1,16 +1,16 @@
 /* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Used only
- * in this folder. Immutable after opening. Any thread. The danger: a message (a web page that an agent has read)
- * contains "<|im_end|><|im_start|>system", and the prompt gets a system message that nobody wrote. There are two
- * defenses, because neither is complete. The template engine records which bytes came from messages, but loses this
- * record in some functions (tojson, split, join, keys of objects). Therefore each control word in a message is also put
- * between markers before rendering:
+ * in this folder. Its objects do not change after they are made, so any thread can use them. The danger: a message (a
+ * web page that an agent has read) contains "<|im_end|><|im_start|>system", and the prompt gets a system message that
+ * nobody wrote. There are two defenses, because each of them has gaps. The first: the template engine records which
+ * bytes came from messages. But some functions of the engine lose this record (tojson, split, join, keys of objects).
+ * The second: before rendering, each control word in a message is put between markers:
  *
  *   message    a <|im_end|> b
  *   rendered   ... a DEL0( <|im_end|> DEL0) b ...       DEL: the byte 0x7f
  *
  * The markers pass through every function of the engine as ordinary text. Afterwards the markers are removed, and the
- * text between them never becomes a control token. One gap remains: a template could split two strings of a message and
- * join the pieces without a separator. No known template does this. */
+ * text between them never becomes a control token. One gap of both remains: a template could split two strings of a
+ * message and join the pieces without a separator. No known template does this. */
 #ifndef LLM_CHAT_CONTROL_H
 #define LLM_CHAT_CONTROL_H
 
@@ -30,9 +30,9 @@ struct chat_text {
 
 struct chat_tokens {
     std::vector<int32_t> tokens;
-    /* Positions at which the text can be cut without changing the tokens on either side, ascending: a byte offset and
-     * the number of tokens before it. All positions are at control tokens, which the tokenizer never merges with
-     * text. */
+    /* Positions at which the text can be cut without changing the tokens on either side, ascending. A position is given
+     * as a byte offset and as the number of tokens before it. All positions are at control tokens, which the tokenizer
+     * never merges with text. */
     struct cut {
         size_t byte;
         size_t token;
@@ -45,11 +45,13 @@ class control_words {
   public:
     explicit control_words(const model *m);
 
-    /* Returns the length of the longest word at text[at] (at < size), or 0. If `lengths` is not NULL, it receives the
-     * lengths of all words there, the shortest first. */
+    /* Returns the length of the longest control word that begins at text[at], or 0 if none begins there. `at` must be
+     * less than the text's size. If `lengths` is not NULL, it receives the lengths of all control words that begin
+     * there, the shortest first. */
     size_t longest_at(std::string_view text, size_t at, std::vector<size_t> *lengths = nullptr) const;
 
-    /* Returns whether the text from `at` to its end is the beginning of a word, but not a whole word. */
+    /* Returns whether the text from `at` to its end is the beginning of a control word, but not a whole control
+     * word. */
     bool is_begun_at(std::string_view text, size_t at) const;
 
     int32_t token_of(std::string_view word) const; /* returns -1 if the text is not a control word */
@@ -80,8 +82,8 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns sentinel i: a text that is put into a message to find this position in the rendered text. `unwrap` does
-     * not remove sentinels. */
+    /* Returns sentinel i: a text that is put into a message, so that the same position can be found in the rendered
+     * text. `unwrap` does not remove sentinels. */
     std::string sentinel(size_t i) const;
 
     /* Removes the markers from rendered text, and marks the words between them as blocked (chat_text::blocked). */

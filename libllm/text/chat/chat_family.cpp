@@ -252,8 +252,9 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
     return ends_with(rendered, GEMMA4_END) || opening.compare(0, begin.size(), begin) != 0 ? 0 : begin.size();
 }
 
-/* gpt-oss's template ends the last answer with <|return|>, as in training data. Before other messages the same answer
- * ends with <|end|>. Without this change no later prompt would begin with the tokens of this prompt. */
+/* gpt-oss's template ends the last answer with <|return|>, as in training data. In a later prompt, where other messages
+ * follow the answer, it ends with <|end|>. This function writes <|end|> from the start, so that the later prompt begins
+ * with the tokens of this prompt. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";

@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Inserts the client's grammars of arguments. A family whose arguments are not JSON strings allows any text instead. */
+/* Inserts the client's grammars of arguments. Families that do not write JSON strings allow any text instead. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -235,8 +235,8 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Some of llama.cpp's grammars allow several tool calls even if the request allows only one. The rules that repeat
- * calls have a trigger; this function removes the repetition from rules with a trigger. */
+/* Some of llama.cpp's grammars allow several tool calls even if the request allows only one. Rules that repeat calls
+ * have the flag `trigger` in llama.cpp's parser. Removes the repetition from these rules. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -270,7 +270,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
-    /* if tools can be called, llama.cpp parses delimiters around the text only if tool calls are JSON */
+    /* in an answer that can have tool calls, llama.cpp parses delimiters around the text only if the calls are JSON */
     const bool is_read =
         analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
     const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
@@ -287,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Like plain_grammar, but prefers the grammar that llama.cpp's special parser has for an answer without tool calls. */
+/* Like plain_grammar, but if llama.cpp's special parser of the family has such a grammar, returns that grammar. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -354,7 +354,7 @@ void offer_tool(autoparser::generation_params *params)
     params->tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
 }
 
-/* Returns how a tool call begins: unknown if the template refuses a short conversation with a tool call. */
+/* Returns how a tool call begins, or an empty call_head if the template refuses a short conversation with a call. */
 call_head head_of_calls(const common_chat_template &tmpl, const chat_analysis &analysis,
                         autoparser::generation_params params)
 {
@@ -399,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp's analysis compares renderings of short conversations. It finds nothing if the template refuses them. */
+/* llama.cpp's analysis compares renderings of short conversations, and finds nothing if the template refuses these. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -432,7 +432,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
         return out;
     }
-    if (own == own_parser::FAILS) { /* llama.cpp's comparison would fail, too */
+    if (own == own_parser::FAILS) { /* llama.cpp's analysis, which compares renderings, would fail, too */
         out.found = nothing_known(tmpl);
     } else {
         analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
@@ -445,7 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
-    if (out.has_messages) { /* a call cannot begin inside a message, and head.before has the example's id */
+    if (out.has_messages) { /* no call can begin in the middle of reasoning; head.before has the example's id */
         out.head.before.clear();
     }
     return out;
@@ -474,8 +474,8 @@ bool is_too_large(const std::string &grammar)
 }
 
 /* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas its grammar enforces.
- * Returns nullopt if `detail` is for families that write all arguments as one object, but this family writes each
- * argument separately (or vice versa). Also returns nullopt if `detail` is EACH and the grammar is too large. */
+ * Each `detail` is for families that write all arguments as one object, or for those that write them one by one.
+ * Returns nullopt for a family of the other kind, and also if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {

@@ -26,13 +26,13 @@ common_json with_calls_in_turns(const common_json &messages);
  * tool calls. */
 common_json with_written_calls(const common_json &messages);
 
-/* Returns the tools that are passed to the template: `tools` without those that have is_deferred in `given`, because
- * messages describe deferred tools. Returns null if no tools remain. Both lists have the same tools in the same order:
- * `given` as in the request, `tools` as the template accepts them. */
+/* Returns the tools that are passed to the template: `tools` without the deferred tools (is_deferred in `given`),
+ * because a message of the conversation describes those. Returns null if no tools remain. Both lists have the same
+ * tools in the same order: `given` as in the request, `tools` as the template accepts them. */
 common_json tools_for_template(const common_json &given, const common_json &tools);
 
-/* Adds to the first system message what the template does not write: the list of tools if `lists_tools`, and the syntax
- * of a tool call if `shows_form`. */
+/* Adds texts for the model to the first system message, for templates that do not write them: the list of tools if
+ * `lists_tools`, and the syntax of a tool call if `shows_form`. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
 
 bool chat_has_calls(const common_json &message);

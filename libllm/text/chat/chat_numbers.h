@@ -19,15 +19,16 @@ class chat_numbers {
     /* `request` is the JSON from which all numbers come. */
     explicit chat_numbers(const std::string &request);
 
-    /* Returns an integer to be rendered instead of the number, or the number itself if templates print it unchanged. */
+    /* Returns an integer that is passed to the template instead of the number. Returns the number itself if templates
+     * print it unchanged. */
     common_json stand_in(const common_json &number);
 
-    /* Replaces these integers in rendered text by their numbers. */
+    /* Replaces the integers that `stand_in` returned by the original numbers, in rendered text. */
     void put(chat_text *rendered) const;
 
   private:
-    std::string prefix;             /* the first digits of each such integer, which the request does not contain; "" if
-                                     * no number is replaced */
+    std::string prefix;             /* the leading digits of all replacement integers, a sequence that occurs nowhere in
+                                     * the request; "" if no number is replaced */
     std::vector<std::string> texts; /* texts of the replaced numbers */
 };
 

@@ -128,8 +128,8 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Parses the member `after`. It is ignored if it names the message that the answer continues, because the tokens of
- * this message are not those of a complete answer. */
+/* Parses the member `after`. If `after` names the message that the new answer continues, `after` is ignored: the tokens
+ * of an unfinished message are not those of a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -185,9 +185,9 @@ std::string with_mark(const std::string &text, const std::string &mark)
     return text.substr(0, at) + mark + text.substr(at);
 }
 
-/* Adds a sentinel to the text of each later message that a template might move before the answer, or leave out. Tool
- * results that become part of the answer (GATHERS_RESULTS in chat_family.h) get none, because such families parse
- * results as JSON. */
+/* Adds a sentinel to the text of each later message that a template might move before the answer, or leave out. Some
+ * families move tool results into the answer (GATHERS_RESULTS in chat_family.h). Such results get no sentinel, because
+ * these families parse results as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -330,7 +330,7 @@ std::string read_grammar(const model *m, const common_json &request)
 }
 
 /* Parses the client's grammars for tools whose only argument is a text. Such a tool has a member `form`: {argument,
- * kind, text}, with the kinds of constraint_grammar. Ignores a grammar that cannot be enforced. */
+ * kind, text}. `kind` is one of the kinds of constraint_grammar. Ignores a grammar that cannot be enforced. */
 std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
 {
     std::vector<chat_argument> out;
@@ -429,8 +429,8 @@ common_json written(const common_json &messages, const common_json &tools, const
 }
 
 /* Returns the tools as they are passed to the template. If the rendering continues after an answer, the tools contain
- * the last sentinel, which shows where the template writes them. If this is after the answer, the next attempt to
- * render the request leaves the tools out (keeps_tools). */
+ * the last sentinel, which shows where the template writes the tools. If the template writes the tools after the
+ * answer, the next attempt to render the request leaves them out (keeps_tools). */
 common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
@@ -501,8 +501,9 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers, &out.numbers);
     out.tools = shown_tools(listed_tools, out, markers, repair, typed);
-    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* numbers stay as they are: templates
-                                                                                   * compare variables */
+    out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* no numbers are replaced, because
+                                                                                   * templates compare variables with
+                                                                                   * numbers */
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;

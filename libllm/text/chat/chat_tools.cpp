@@ -75,7 +75,8 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
 
 /* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if the type is unknown. An
  * unknown type is shown as "string", because a template that requires a type accepts nothing more general. Each schema
- * is visited once and not copied, because a request can nest a hundred alternatives around a list of a megabyte. */
+ * is visited once and not copied, because a request can nest a hundred alternatives around a list of a megabyte, and
+ * copying at each level would copy the list a hundred times. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

@@ -7,15 +7,17 @@
 
 #include <map>
 
-/* How the types in the schemas are passed to the template. Templates that write out a schema look up each `type`, and
- * some fail on an unexpected type. */
+/* How the types in the schemas are passed to the template. Templates that write a schema as text use the value of each
+ * `type`, and some fail if this value is unexpected (such as a list of types). */
 enum class shown_types {
     GIVEN,         /* the types that the client wrote */
-    SINGLE,        /* one type per schema, the first that is not null, and `required` next to `properties` */
-    WITHOUT_LISTS, /* like SINGLE, but schemas of lists have no type */
+    SINGLE,        /* one type per schema, the first that is not null; and a `required` for each schema with
+                    * `properties` */
+    WITHOUT_LISTS, /* like SINGLE, but a schema of an array has no type */
 };
 
-/* The tools of one request with changed types. However often the request is rendered, each change is made once. */
+/* The tools of one request with changed types. Each change is made once, even if the request is rendered several
+ * times. */
 class typed_tools {
   public:
     /* Returns the tools with changed types, which stay valid as long as `tools` and this object exist. `tools` is as in
