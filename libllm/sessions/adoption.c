@@ -1,5 +1,6 @@
-/* See adoption.h. The segment is the shared memory with the session table of the earlier daemon. Files and segment are
- * both read before any branch is opened, so that all branches can be opened in the order of their last use. */
+/* See adoption.h. The segment is the shared memory with the session table of the earlier daemon. A candidate is a
+ * branch that was found in a file or in the segment, and may get an entry. Files and segment are both read before any
+ * branch is opened, so that all branches can be opened in the order of their last use. */
 #include "sessions/adoption.h"
 
 #include <stdlib.h>
@@ -66,9 +67,9 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* Updates a candidate from the segment, which is newer than the branch file. But if the segment's tokens are a prefix
- * of the file's tokens, the branch was being prefilled again when its daemon was killed, and the file's tokens are
- * kept. Returns false if memory is short. */
+/* Updates a candidate from the segment, whose data are newer than the branch file. But if the segment's tokens are a
+ * prefix of the file's tokens, the file's tokens are kept: then the branch was being prefilled again when its daemon
+ * was killed. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     branch_file *f = &c->file;
@@ -123,7 +124,8 @@ static void look_at_session_table(adoption *a, const llm_session_table *dead)
 
 /* ---- gather ---- */
 
-/* Only candidates that fit the context get entries: pinned sessions first, then the most recently used. */
+/* Whether the candidate fits the context. Only such candidates get entries: pinned sessions first, then the most
+ * recently used. */
 static bool fits(const adoption *a, const candidate *c)
 {
     return c->file.n_tokens <= a->info->n_ctx;
@@ -230,7 +232,7 @@ static void open_one(branch_table *table, const candidate *c)
     b->record.used_ms = f->used_ms;
     b->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     branch_publish(b);
-    /* changes of other branches are written at the next orderly stop */
+    /* an unpinned branch that has no file yet is first written at the next orderly stop */
     if (c->is_changed && (c->has_file || c->file.is_pinned)) {
         (void)table_write_file(table, b);
     }

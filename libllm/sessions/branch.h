@@ -20,12 +20,12 @@
  * state is in the model's memory. A branch in PREFILL or DECODE may lose its slot for a while if too few KV cells are
  * free (decode_step.c).
  *
- * Invariant of a branch with a slot that is not torn: resident tokens == position == tokens in the model's memory. The
- * resident tokens are the branch's tokens in the session table. branch.c writes the tokens of branches with a slot and
- * of their copies. A branch that begins without a slot gets its tokens from table_saved.c (a saved session),
- * table_copy.c (another branch) or adoption.c (an earlier daemon). If a branch without a slot has a parked state, the
+ * The resident tokens of a branch are its tokens in the session table. Invariant: if a branch has a slot and is not
+ * torn, the model's sequence holds exactly the resident tokens. If a branch without a slot has a parked state, the
  * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
- * first `parked.k` are dropped, and the next request prefills what it needs of them. */
+ * first `parked.k` are dropped, and the next request prefills what it needs of them. Resident tokens are written by
+ * branch.c, except the first tokens of a branch that begins without a slot: these come from table_saved.c (a saved
+ * session), table_copy.c (another branch) or adoption.c (an earlier daemon). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -51,7 +51,7 @@ typedef struct branch_prompt {
     uint32_t n_head; /* see branch_choice.h */
 } branch_prompt;
 
-/* The data of a generation that its branch needs, while the generation uses the branch or waits for it. */
+/* The part of a generation's data that its branch needs, while the generation uses the branch or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
     struct branch_claim *next; /* next in the same queue */
@@ -73,15 +73,16 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    /* a MODEL_STATE_FULL; NULL unless it is in memory; its bytes count as parked (IN_MEMORY) or in flight (WRITING) */
+    /* the whole state (MODEL_STATE_FULL); NULL unless IN_MEMORY, where its bytes count as parked, or WRITING, where
+     * they count as in flight */
     blob *state;
     uint32_t k;          /* tokens that the state covers */
     size_t n_bytes;      /* size of the state, wherever it is */
     bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
     state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */
-    /* if READING for waiting prompts of other branches: the largest number of tokens that one of these prompts shares
-     * with the state; 0 if the state is read only for the branch itself */
+    /* if READING for prompts of other branches, which wait for the state: the most tokens that any of these prompts
+     * shares with the state; 0 if the state is read only for the branch itself */
     uint32_t n_lend_tokens;
     /* the state is lent: it is IN_MEMORY until the requests of other branches that waited for it have begun, then
      * ON_DISK again */
@@ -137,8 +138,8 @@ typedef struct branch {
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* number of tokens at its last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* If the branch is a copy that was made before another branch was truncated: how many tokens the truncation
-     * discarded there. 0 for all other branches, and after a request has continued the copy. */
+    /* If the branch is a copy that was made before another branch was truncated: how many tokens the truncation removed
+     * from that other branch. 0 for all other branches, and after a request has continued the copy. */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
@@ -171,7 +172,7 @@ bool branch_is_idle(const branch *b); /* no generation uses the branch or waits 
 
 /* Carries out the plan: brings the branch to the state after the prompt's first plan->n_keep tokens. `donor` is the
  * branch of plan->donor and `from` the checkpoint of plan->checkpoint; each is NULL if the plan has none. If the model
- * refuses a step, returns false and leaves the branch empty. */
+ * refuses any part of the plan, returns false and leaves the branch empty. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
 /* Enters PREFILL. `plan` is the plan that was carried out. */
@@ -180,7 +181,8 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 /* appends tokens that a successful model step consumed */
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
 void branch_decoding(branch *b); /* the whole prompt is consumed */
-/* the generation is over; an invalid branch stays invalid */
+/* the generation is over, and the client knows or has seen the first n_visible tokens; an invalid branch stays
+ * invalid */
 void branch_ended(branch *b, uint32_t n_visible);
 void branch_invalidate(branch *b); /* a step failed */
 
@@ -198,7 +200,8 @@ void branch_forget_logits(branch *b);
 
 /* ---- slots ---- */
 
-/* Drops the parked state, in memory or on disk. The state file stays. */
+/* After this call the branch has no parked state. Frees a state in memory; a state file stays on the disk, but is not
+ * used. */
 void branch_forget_parked(branch *b);
 
 /* Sets `parked`. The caller must have dropped the blob of the former state, if there was one. */
@@ -219,7 +222,8 @@ typedef struct branch_copy {
 
 /* Copies the state of `from` into the sequence free_slot, or into host memory if free_slot is BRANCH_NO_SLOT. A
  * sequence is allowed only if the model's sequences share cells. Returns false if memory is short. If the copy needs
- * the entry of another branch, the caller makes the copy first, and gives up that branch only if it succeeded. */
+ * the entry of another branch, the caller makes the copy first, and gives up the other branch only if the copy
+ * succeeded. */
 bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
 /* Makes `to` a copy of `from`, and takes ownership of `copy`. `to` must be open and empty, and have no slot. */

@@ -28,7 +28,7 @@ typedef struct branch_table_options {
     uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 unless the policy is park */
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;     /* limit on the branches of one session */
-    uint32_t n_owners;         /* initial value */
+    uint32_t n_owners;         /* initial value of branch_table.n_owners */
     /* limit on bytes of states in memory: parked states, and states on their way to or from the store. For states on
      * their way, 256 MiB or one larger state is always allowed, even if the limit is smaller (engine.c, ledger.h). */
     size_t parked_bytes_max;

@@ -108,8 +108,8 @@ void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const cha
  * removals. Otherwise pushes `job`. */
 void table_attach(branch_table *table, store_job *job);
 
-/* Remembers the files that this job failed to remove, so that the next close of the session or an orderly stop tries
- * again. */
+/* Remembers which files this job failed to remove, so that the next close of the session or an orderly stop
+ * tries again. */
 void table_removal_refused(branch_table *table, const store_job *job);
 
 /* ---- files of sessions that are not open: table_removal.c ---- */

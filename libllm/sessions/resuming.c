@@ -31,8 +31,8 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* Describes a parked donor as a source. A parked state is loaded as a whole, and only dense memory can be truncated
- * after the load. */
+/* Describes a parked donor as a source. A parked state is loaded as a whole. After that, it can be truncated only if
+ * the model keeps the KV cache of all tokens in all layers (LLM_MEMORY_DENSE). */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -75,8 +75,9 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
     }
 }
 
-/* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers.
- * Longer checkpoints are unusable unless they are whole, and would displace usable checkpoints from the list. */
+/* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers. A
+ * longer checkpoint that is not whole cannot be used, and must not take the place of a usable one among the
+ * CHECKPOINTS_LOOKED_AT that are considered. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -221,8 +222,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
     return best;
 }
 
-/* Returns how many of the prompt's tokens the branch provides without a copy. Most prompts continue their branch. Then
- * this number alone shows that no state on disk would save time. */
+/* Returns how many of the prompt's tokens the branch `b` itself provides, without a copy. Most prompts continue their
+ * branch, and this number alone then shows that no state on disk would save time. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {

@@ -17,7 +17,7 @@
  *   a scratch branch                              NOWHERE: branches without a name are never written to the disk
  *   a branch whose file holds this state          ON_DISK
  *   the store has capacity                        WRITING, then ON_DISK
- *   the store is busy                             stays in memory, one at a time, until spill_until_us; then NOWHERE
+ *   the store is busy                             waits in memory until spill_until_us (only one may); then NOWHERE
  *   no store, or the disk is full or failed       NOWHERE
  *
  * Example: with --park-memory 1G, a third state of 400 MB is parked. The oldest of the three is written, and its memory
@@ -55,7 +55,7 @@ typedef struct table_shelf {
     uint64_t spill_until_us; /* end of the wait; 0 if no state waits */
     /* when requests stop waiting for a slot that a job of the store may free; 0 if no request waits */
     uint64_t slot_until_us;
-    /* a wait for the store has timed out; no other state waits before the store has read or written one */
+    /* a wait for the store has timed out; until the store has read or written a state, nothing else waits for it */
     bool is_store_slow;
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent; nothing is spilled until the state is on disk again */
@@ -65,8 +65,9 @@ typedef struct table_shelf {
 
 /* ---- what the store has finished: table_stored.c ---- */
 
-/* Takes one result of the store (store_take), updates the branch concerned, and calls `done` if a command waits for the
- * result. Returns false if the store had no result. */
+/* Takes one result of the store, updates the branch concerned, and calls `done` if a command waits for the result.
+ * Without takes_waited_for, leaves results for which a command waits in the store (store_take). Returns false if there
+ * was no result to take. */
 bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(void *context, store_job *job),
                        void *context);
 
@@ -80,12 +81,12 @@ void table_settle(branch_table *table);
  * waits cannot leave. (branch_table.c) */
 branch *table_parked_victim(branch_table *table);
 
-/* Moves parked states from memory to the disk until the rest fit the budget (3/4 of --park-memory). While the store is
- * busy, one state beyond the budget waits in memory (spill_waits), at most as long as prefilling its tokens again would
- * take (10 s at least). Other states beyond the budget are dropped. */
+/* Moves parked states from memory to the disk until the states that are left in memory fit the budget (3/4 of
+ * --park-memory). While the store is busy, one state beyond the budget waits in memory (spill_waits), at most as long
+ * as prefilling its tokens again would take (10 s at least). Other states beyond the budget are dropped. */
 void table_spill(branch_table *table);
 bool table_is_refused(const branch_table *table); /* no state is written now, because a write failed a short time ago */
-/* removes lent states from memory, and continues a spill that waited for the store */
+/* removes lent states from memory, and goes on with a spill that had to wait for the store or for a lent state */
 void table_spill_on(branch_table *table);
 
 bool table_spill_waits(const branch_table *table);
@@ -100,8 +101,8 @@ bool table_read_file(branch_table *table, branch *b);
  * waits. */
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
 
-/* Whether requests should stop waiting for a slot that a job of the store may free. They should after the time that
- * prefilling the tokens of the state of `b` would take (10 s at least). */
+/* Whether requests should stop waiting for a slot that a job of the store may free. The wait is limited to the time
+ * that prefilling the tokens of the state of `b` would take (10 s at least). */
 bool table_gives_up_jobs(branch_table *table, const branch *b);
 
 /* Called for a branch whose request waits for the branch's state on disk. If the request has waited as long as
@@ -126,10 +127,10 @@ void table_read_back(branch_table *table, store_job *job);     /* a state was re
 
 size_t table_disk_bytes(const branch_table *table);
 
-/* A state file counts from the moment its write is pushed, so that the limit is never exceeded. Until the result of the
- * write arrives, the disk may have an older state file of the branch. This file stays if the write fails, or if the
- * daemon ends before the write. Several writes for a branch may be queued, because the branch can leave its slot again
- * before its previous state is written. */
+/* A state file counts against the limit on state files as soon as its write is pushed, so that the limit is never
+ * exceeded. Until the result of the write arrives, the disk may have an older state file of the branch. This file stays
+ * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued, because the
+ * branch can leave its slot again before its previous state is written. */
 void table_expect_file(branch_table *table, branch *b, store_job *job,
                        size_t n_bytes);                 /* sets the job's entry and id */
 void table_learn_file(branch *b, const store_job *job); /* updates the counts from a result of the store */
@@ -160,8 +161,8 @@ bool table_describe(const branch *b, branch_file *out);
 void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job with the state and pushes the job. The branch file must exist, or its write must have been pushed
- * before. Returns false if there is no disk space, because the states that are on the disk are more valuable; the
- * caller then still owns the job. */
+ * before. Returns false if the limit on state files leaves no space, and the files that could be removed are more
+ * valuable. The caller then still owns the job. */
 bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store has capacity for a state of that size now. */

@@ -14,7 +14,7 @@
  *                                     an idle branch has one          SLOT_READY: `park` parks it, `evict` forgets it
  *                                     all busy, or a state in flight  SLOT_LATER: the end of either frees one
  *                                     idle, but kept by the policy    SLOT_NEVER (`refuse`; `evict`, if all are pinned)
- *   does not fit the KV cells         any                             idle ones leave; else SLOT_LATER or SLOT_NO_CELLS
+ *   does not fit the KV cells         any                             idle branches leave; else SLOT_LATER or _NO_CELLS
  *
  * Example: `a` and `b` are idle and have the only two slots; the policy is park. A request of the parked `c` arrives.
  * The least recently used branch `a` is parked, `c` is loaded into that slot, and the request begins.
@@ -44,8 +44,8 @@ typedef struct branch_table branch_table; /* branch_table.h */
 typedef struct table_slots {
     branch **holders; /* n_named + n_scratch: the branch in each slot, or NULL */
     uint64_t clock;   /* counts uses; orders branches by recency */
-    /* how long optional copies may still take before they delay the next token of a decoding branch; HUGE_VAL if no
-     * branch decodes */
+    /* how many microseconds optional copies may still take before they delay the next token of a decoding branch;
+     * HUGE_VAL if no branch decodes */
     double stall_budget_us;
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each session whose last branch is given up; or NULL */
@@ -77,9 +77,9 @@ branch *table_replace(branch_table *table, branch *old, const branch *like);
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id);
 
 /* Returns an idle scratch branch for this prompt: the owner's branch that the prompt continues, else an empty or new
- * branch, else the least recently used branch. The least recently used branch is replaced by a new branch, unless it is
- * the owner's and has more than the prompt's head in common with the prompt. Returns NULL if all scratch branches are
- * busy. */
+ * branch, else the least recently used branch. The least recently used branch is closed, and a new branch takes its
+ * entry. But if it is the owner's own and has more than the prompt's head in common with the prompt, it is returned
+ * itself, and can be truncated. Returns NULL if all scratch branches are busy. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
 /* Copies the first n tokens of `from` to `to`. If the state of `from` covers at most n tokens, the state also becomes
@@ -133,7 +133,8 @@ slot_result table_take_slot(branch_table *table, branch *b);
 /* Frees KV cells for `b`: removes another idle branch from the model's memory. Returns false if no branch can leave. */
 bool table_free_cells(branch_table *table, const branch *b);
 
-/* the branch gives up its slot, even during a generation (decode_step.c) */
+/* saves the state to host memory and frees the slot, even during a generation (decode_step.c); false if memory is
+ * short */
 bool table_park(branch_table *table, branch *b);
 void table_forget(branch_table *table, branch *b);       /* closes an idle branch, and reports its name */
 void table_close_branch(branch_table *table, branch *b); /* removes its files, too */

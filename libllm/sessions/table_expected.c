@@ -28,9 +28,9 @@ static bool would_vacate(const branch_table *table, const branch *b)
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* Returns how much of the model's memory the branches in other slots keep at least; branches that would give up their
- * slots do not count. If branches can share cells, only the largest branch counts, because its cells may contain those
- * of the others. Invalid branches do not count, because they may have no cells. */
+/* Returns a lower bound on the bytes of the model's memory that the branches in other slots would keep; branches that
+ * would give up their slots do not count. If branches can share cells, only the largest branch counts, because its
+ * cells may contain those of the others. Invalid branches do not count, because they may have no cells. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
@@ -105,7 +105,8 @@ static bool is_coming(const branch *other, const branch *b)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Counts the branches that are about to take a slot, for each owner at most as many as its share allows. */
+/* Counts the branches (except `b`) that are about to take a slot of the kind that `b` needs. For each owner, counts at
+ * most as many as its share of slots allows. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {
     slots_left owners[LLM_REQUESTS_MAX]; /* enough, because each branch that is counted has a request */
