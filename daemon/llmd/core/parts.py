@@ -1,5 +1,5 @@
-"""The parts of answers, in a form that is the same for all dialects. The pipeline makes the parts, and a dialect's
-writer turns them into bytes.
+"""The parts of answers, in a form that is the same for all APIs. The pipeline makes the parts, and the writer of an API
+turns them into bytes.
 
 `index` is the number of the answer to which a part belongs, from 0. Each answer ends with exactly one End, unless an
 answer fails: the first Failed ends all answers of the request.
@@ -45,7 +45,7 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunningUsage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens used so far, and the times so far."""
+    """The numbers of tokens used so far, and the times spent so far."""
 
     usage: UsedTokens
     n_prefilled: int
@@ -54,8 +54,8 @@ class RunningUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False):
-    """Details of the tokens that were generated after those of the answer's previous details. Only the requested
-    members are set.
+    """Details of newly generated tokens: those that come after the tokens in the answer's previous Details. Only the
+    requested members are set.
     """
 
     log_probabilities: list[GeneratedToken] = []
@@ -98,7 +98,7 @@ class PromptTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of prefill, in tokens. These parts come before the first text."""
+    """Progress of prefill, in numbers of tokens. These parts come before the first text."""
 
     index: int
     n_prompt: int
@@ -122,14 +122,16 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged_at: int | None = None
     """Index of the first prompt token that differs from the resident tokens."""
     diverged_before: str | None = None
+    """Text of the prompt before this token."""
     diverged_after: str | None = None
+    """Text of the prompt from this token on."""
     history: Literal["resident"] | None = None
     """`resident` if past answers in the prompt have the tokens with which they were generated, whatever the template
     would render. Otherwise null.
     """
     session_left_reason: Literal["queue_full"] | None = None
-    """Why the request was answered without the session that prompt_cache_key or a similar hint named. null if it was
-    not.
+    """Why the request was answered without the session that prompt_cache_key or a similar member named. null if the
+    request was answered in its session.
     """
 
 
@@ -141,11 +143,11 @@ class End(msgspec.Struct, frozen=True):
     stop: str | None = None
     """The stop string that ended the answer."""
     has_broken_call: bool = False
-    """Whether a call of the answer is incomplete or malformed, so that clients must not run it."""
+    """Whether a tool call of the answer is incomplete or malformed. Clients must not run such a call."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer can contain an incomplete call."""
+        """Whether the answer can contain an incomplete tool call."""
         return self.reason == "length" or self.has_broken_call
 
 
@@ -159,7 +161,7 @@ Part = ContentPart | PromptTokens | Progress | End | Failed
 
 
 def details_of(parts: Sequence[Part]) -> Details:
-    """Returns the details of all these parts together."""
+    """Joins the details of these parts, which belong to one answer."""
     found = [part.details for part in parts if isinstance(part, ContentPart) and part.details is not None]
     log_probabilities = [token for details in found for token in details.log_probabilities]
     tokens = [token for details in found for token in details.tokens]

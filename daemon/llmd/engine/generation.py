@@ -3,11 +3,11 @@
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. The engine delivers events by calling the `on_` methods, which wake the notifier. Exactly one
-task waits for the notifier, and takes the text that has arrived. Text that has accumulated is returned as one text, so
-that a slow client gets fewer writes instead of a growing delay. If too much text of a stream accumulates, the engine
-pauses the generation until the text is taken. `cancel_reason` says why a generation was ended early. Even then, the
-generation ends only with the engine's last event.
+Owned by the event loop. When an event arrives, the engine calls one of the `on_` methods, which wakes the task that
+waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text that has accumulated is
+returned as one text, so that a slow client gets fewer writes instead of a growing delay. If too much text of a stream
+accumulates, the engine pauses the generation until the text is taken. `cancel_reason` says why a generation was
+cancelled. A cancelled generation also ends only with the engine's last event.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TokenEnds:
 
     def count(self, begin: int, end: int) -> int:
         """Returns the number of tokens whose text is in this range of characters. A token without text, or a token that
-        ends within a character, counts with the next characters.
+        ends within a character, is counted together with the characters after it.
         """
         ends = self._ends
         first = bisect_left(ends, begin)
@@ -97,7 +97,7 @@ class TokenEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An answer to generate: the command for the engine, and facts that the daemon needs."""
+    """An answer to generate: the command for the engine, and facts about the request that the daemon needs later."""
 
     command: Generate
     """The command. Engine.generate sets the request number."""
@@ -106,7 +106,7 @@ class Work:
     prompt_param: str
     """The client's name of the field with the prompt."""
     n_stops_returned: int = 0
-    """Number of stop strings, from the first, that the answer includes if they end it."""
+    """If one of the first `n_stops_returned` stop strings ends the answer, the answer includes the stop string."""
 
     @property
     def owner(self) -> int:
@@ -135,15 +135,16 @@ class Generation:
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError if the engine cannot accept it. `answer_text` needs `keeps_text`, and
-        `take_events` needs `keeps_events`. If `after` is a generation with the same prompt, this generation begins
-        after its prefill. `token_ends` collects the ends of tokens, which the command must request (RETURN_TOKENS).
+        """Queues the work. Raises ApiError if the engine cannot accept the work. If `keeps_text` is true, `answer_text`
+        returns the whole text at the end. If `keeps_events` is true, `take_events` returns the events. If `after` is
+        not None, it is a generation with the same prompt, and this generation begins when `after` has prefilled the
+        prompt. `token_ends` gets the positions at which tokens end; this needs the flag RETURN_TOKENS in the command.
         """
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
         self.started: Started | None = None
-        self.consumed: Consumed | None = None  # the last one, if the command requests them
+        self.consumed: Consumed | None = None  # the last event about prefill, if the command requests such events
         self.finished: Finished | None = None
         self.started_s = self.first_text_s = 0.0
         self.cancel_reason: CancelReason | None = None
@@ -189,7 +190,7 @@ class Generation:
         if self._events is not None:
             self.first_text_s = self.first_text_s or time.monotonic()
             self._events.append(event)
-            # ids and log probabilities count as text, because they take as much memory
+            # ids and log probabilities count as text, because they need as much memory
             self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4
         self._pending.append(text)
         if self._answer_texts is not None:
@@ -266,8 +267,8 @@ class Generation:
 
     @property
     def outcome_word(self) -> str:
-        """The word for the outcome. The reason of a cancellation if the generation was cancelled, and "running" before
-        the end.
+        """The word for the outcome: "running" before the end, the cancel reason if the generation was cancelled,
+        otherwise the word of the engine.
         """
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
@@ -279,7 +280,9 @@ class Generation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer ended for another reason than the model's end token or a stop string."""
+        """Whether the answer ended without an end token of the model or a stop string, for example at its maximum
+        length.
+        """
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 
     def end_reason(self) -> EndReason:
@@ -306,8 +309,8 @@ class Generation:
         return self._engine.context_limits.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
-        """Returns the error for a lack of entries. Its message names the sessions of this owner that have entries, and
-        the number of entries of other owners.
+        """Returns the error for a session that gets no entry in the session table. The message names the sessions of
+        this owner that have entries, and the number of entries of other owners.
         """
         holders = self._engine.session_table.names()
         own = [name for owner, name in holders if owner == self.work.owner]
@@ -315,7 +318,7 @@ class Generation:
         n_names = info.n_entries - info.n_scratch
         usage = f"All {n_names} session entries are taken"
         if len(holders) < n_names:
-            usage = f"{len(own)} of {n_names} session entries, the share of one owner, are taken"
+            usage = f"Your share of the {n_names} session entries, which is {len(own)}, is taken"
         more = f" and {n_others} of other owners" if n_others else ""
         options = "--max-sessions or --max-parked" if n_names > info.n_sessions else "--max-sessions"
         return ApiError(

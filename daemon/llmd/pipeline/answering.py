@@ -1,4 +1,4 @@
-"""Answers one request: starts its generations, and joins their output into one sequence of parts.
+"""Answers one request: starts a generation for each of its answers, and joins their output into one sequence of parts.
 
 Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`, and calls `release` at the
 end.
@@ -48,8 +48,8 @@ class Ready:
 
 
 async def make_ready(services: Services, request: GenerationRequest, sender: Sender) -> Ready:
-    """Does all work that comes before the engine: checks, rendering and tokenizing. Raises ApiError. Parameters that
-    the engine does not support were refused earlier, by the dialect's reader, which knows the client's names.
+    """Does all work that comes before the engine: checks, rendering and tokenizing. Raises ApiError. Unsupported
+    parameters were refused earlier, by the reader of the API, which knows the client's names of the parameters.
     """
     prompts: list[tuple[Prepared, Work]] = []
     parsers: list[Parser] = []
@@ -72,31 +72,34 @@ class Answering:
         self._request = request = ready.request
         self._notifier = Notifier(services.engine.loop)
         self.is_nudged = False
-        """True if the stream must send an event or a sign of life. The stream resets this flag."""
+        """True if the stream must send something to the client, even if no part has arrived. The stream resets this
+        flag.
+        """
         in_thread = partial(services.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One Parsing for each answer. Empty if answers are plain text."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
-        """Functions, by the index of an answer. Each function keeps its answer under the answer's message, and is
-        called before the answer's end is reported.
+        """For each generated answer whose text is still being parsed, a function that keeps the answer for later
+        prompts. It is called with the parsed message, before the end of the answer is reported. The keys are indexes of
+        answers.
         """
         self._stops = ready.request.stop
         self.generations: list[Generation] = []
         """One generation for each answer, by the index of the answer."""
         self._token_details: list[TokenDetails] = []
-        """Token details of each answer, by index. Empty if the request needs none."""
+        """The TokenDetails of each answer, by the index of the answer. Empty if the request needs no token details."""
         self._is_plain = not (ready.parsers or needs_token_details(request) or request.prefill_only)
         self._prompts = ready.prompts
         self._open: list[tuple[int, Generation]] = []
-        """Generations, with their indexes, that can have more parts."""
+        """Generations that can have more parts, each with the index of its answer."""
         self.is_over = False
-        """True when all parts were returned. The first answer that fails ends the whole request, because a request has
-        only one error.
+        """True when all parts have been returned. The first answer that fails ends the whole request, because a request
+        has only one error.
         """
         self.error: ApiError | None = None
         self.session_left_reason: Literal["queue_full"] | None = None
-        """Why the request is answered without the session that a hint named. None if the request is answered in its
-        session.
+        """Why the request is answered without the session that prompt_cache_key or a similar member named. None if the
+        request is answered in its session.
         """
         self._begin()
 
@@ -116,7 +119,7 @@ class Answering:
         self._open = list(enumerate(self.generations))
 
     def _begin_without_session(self) -> None:
-        """Starts the request again without a session. Called before any part has arrived."""
+        """Starts the generations again, without a session. Called before any part has arrived."""
         self.release()
         self.generations, self._token_details = [], []
         self._request = msgspec.structs.replace(self._request, key=SCRATCH, parent="")
@@ -139,7 +142,7 @@ class Answering:
             answer = resident_answer(services, prepared_prompt, ended) if record is not None else None
             if record is None or answer is None:
                 return
-            if self._parsings:  # the message is known when all text has been parsed
+            if self._parsings:  # the message is known only when all text has been parsed
                 self._keeping[index] = lambda message: keep_answer(services, record, prepared_prompt, message, answer)
             else:
                 keep_answer(services, record, prepared_prompt, message_of(ended.answer_text() or ""), answer)
@@ -189,8 +192,8 @@ class Answering:
         return self._request.key
 
     async def parts(self) -> list[Part]:
-        """Waits for parts, and returns the parts that have arrived since the last call. After a nudge, the list can be
-        empty.
+        """Waits for parts, and returns the parts that have arrived since the last call. After a call of `nudge`, the
+        list can be empty.
         """
         notifier = self._notifier
         while True:
@@ -203,7 +206,7 @@ class Answering:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._new_parts()
-            if found or not has_events or self.is_nudged:  # else the parser holds back the text
+            if found or not has_events or self.is_nudged:  # otherwise, the parser holds back the text: wait on
                 return found
 
     async def _new_parts(self) -> list[Part]:
@@ -236,7 +239,7 @@ class Answering:
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
             if self._token_details:
-                found += await self._new_parts()  # in pieces, so that the last piece is small
+                found += await self._new_parts()  # while text arrives, so that little is left to do at the end
             if not notifier.has_events:
                 await notifier.wait()
         found += await self._new_parts()
@@ -263,8 +266,8 @@ class Answering:
         return End(index, reason, usage, report, self._stop_of(generation), has_broken_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
-        """Returns the client's stop string that ended the answer, or None. A stop string of the template counts as the
-        model's own end.
+        """Returns the client's stop string that ended the answer, or None. None is also returned for a stop string of
+        the template, which counts as an end by the model.
         """
         finished = generation.finished
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
@@ -273,8 +276,8 @@ class Answering:
     # --- delivery ----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """Makes `parts` return at once, with or without parts, and asks the stream to send something even if there are
-        no parts.
+        """Makes `parts` return at once, even without parts, and asks the stream to send something to the client in any
+        case.
         """
         self.is_nudged = True
         self._notifier.wake()
@@ -290,8 +293,8 @@ class Answering:
 
 
 def _silent(parts: Sequence[Part]) -> list[Part]:
-    """Removes text and the count of generated tokens from the parts of a request that only prefills. The engine
-    generates one token for such a request.
+    """Removes the text, and the number of generated tokens, from the parts of a request that only prefills its prompt.
+    The engine generates one token even for such a request.
     """
     found: list[Part] = []
     for part in parts:
@@ -304,10 +307,10 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 
 
 def _further_answer(work: Work, number: int) -> Work:
-    """Returns the work of an answer after the first answer of a request. `number` is the answer's number among the
-    answers to its prompt. The session belongs to the first answer, so further answers have no session: answers in one
-    session would run one after the other, and the session would keep only the last. If `number` is not 0, the answer
-    copies the prompt's state from answer 0, even if the request forbids the reuse of older state.
+    """Returns the work for any answer of a request except the first one. `number` counts the answers to the same
+    prompt, from 0. Only the first answer of the request uses the session: several answers in one session would run one
+    after the other, and the session would keep only the last one. If `number` is not 0, the state of the prompt is
+    copied from the prompt's answer 0, even if the request forbids the reuse of older states.
     """
     sampling, flags = work.command.sampling, work.command.flags
     if number:

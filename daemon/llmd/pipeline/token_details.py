@@ -1,8 +1,9 @@
-"""Token details of an answer, if requested. Owned by the event loop.
+"""Adds token details to the parts of an answer: token ids, log probabilities, the number of used tokens, and the
+progress of prefill, as far as the request asks for them. Owned by the event loop.
 
-The prompt's tokens and text, and the progress of prefill, are parts before the text. The ids and log probabilities of
-tokens, and the number of tokens used so far, are members of the part of their text. All generated tokens have log
-probabilities, in their order, even tokens whose text is not part of the answer.
+The prompt's tokens, the prompt's text (echo) and the progress of prefill are parts of their own before the text of the
+answer. Token ids, log probabilities and the number of used tokens are details of the part that has the text of the
+tokens. They are reported for all generated tokens, in order, even for tokens whose text is not part of the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LIKELY = struct.Struct("<if")
 
 
 def needs_token_details(request: GenerationRequest) -> bool:
-    """Returns whether the request needs token details. For other requests no TokenDetails exist."""
+    """Returns whether the request needs token details. Otherwise its answers have no TokenDetails."""
     return (
         request.n_logprobs is not None
         or request.n_tried > 0
@@ -64,8 +65,8 @@ class TokenDetails:
             self._opening.append(TextPart(index, echo))
 
     def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
-        """Returns the parts that come before the text, and then these parts. The last part gets the details of the
-        tokens. `events` are the events of the text from which the parts were made.
+        """Adds the details of new tokens to the last of these parts. Returns the parts, after those that come before
+        the text of the answer. `events` are the engine's events with the text from which `parts` were made.
         """
         found, self._opening = self._opening, []
         if self._request.returns_progress:
@@ -92,7 +93,7 @@ class TokenDetails:
     # --- before the text ---------------------------------------------------------------------------------------------
 
     def _progress(self) -> list[Part]:
-        """Returns the progress at the start of prefill, and after each change."""
+        """Returns the progress at the start of prefill, and whenever it has changed."""
         generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:
@@ -146,8 +147,8 @@ class TokenDetails:
 
 
 def likeliest(parts: list[Part], request: GenerationRequest, details: list[TokenDetails]) -> list[Part]:
-    """Returns the parts of the most likely answers to each prompt. Answers are numbered again, the most likely answer
-    to each prompt first.
+    """Returns the parts of the most likely answers to each prompt (best_of), without the parts of the other answers.
+    The answers get new numbers: for each prompt, the most likely answer comes first.
     """
     new_indexes: dict[int, int] = {}
     n_discarded: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Writes the parts of an answer as a message of Anthropic's API, complete or as events."""
+"""Writes an answer as a message of Anthropic's API: as one JSON object, or as a stream of events."""
 
 from __future__ import annotations
 

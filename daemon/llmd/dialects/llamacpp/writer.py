@@ -1,4 +1,4 @@
-"""Writes the parts of an answer in llama.cpp's form, complete or as events."""
+"""Writes an answer in the format of llama.cpp's /completion: as one JSON object, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields` has the paths of the members to return in the last object. None if all members are returned."""
+        """`fields` has the paths of the members that the last object has (response_fields). None if it has all
+        members.
+        """
         self._model = state.model_id
         self._fields = fields
         self._has_new_line = False
@@ -50,13 +52,13 @@ class NativeWriter(Writer):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return framing.event(OWN.body(part.error))
-        if isinstance(part, PromptTokens):  # come with the answer's ids, but are not in this API
+        if isinstance(part, PromptTokens):  # made for return_tokens, but not a part of this API
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _last(self, end: End, **members: Any) -> bytes:
-        """Returns the last object of a stream, or the whole answer. `members` has the text of a whole answer, and its
-        details.
+        """Returns the last object of a stream, or an answer that is not streamed. `members` has the text and the
+        details of an answer that is not streamed.
         """
         completion = NativeCompletion(
             model=self._model,
@@ -86,7 +88,7 @@ def _probable(one: TokenProbability) -> NativeProbable:
 
 
 def chosen(completion: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
-    """Returns the members at these paths, without those that are missing."""
+    """Returns only the members at these paths. A path without a member is ignored."""
     found: dict[str, Any] = {}
     for path in paths:
         value: Any = completion

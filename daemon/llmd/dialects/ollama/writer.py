@@ -1,6 +1,4 @@
-"""Writes the parts of an answer in the form of /api/chat or /api/generate: as one JSON object, or as a stream of
-lines.
-"""
+"""Writes an answer in the format of /api/chat or /api/generate: as one JSON object, or as a stream of lines."""
 
 from __future__ import annotations
 
@@ -121,7 +119,7 @@ class _OllamaWriter(Writer):
             return self._text_line(self._text_opens, part.text, part.details)
         if isinstance(part, ReasoningPart):
             return self._text_line(self._thinking_opens, part.text, part.details)
-        if isinstance(part, ToolCallPiece):  # log probabilities do not wait until the call is complete
+        if isinstance(part, ToolCallPiece):  # logprobs are sent at once, but the call only when it is complete
             logprobs = self._text_line(self._text_opens, "", part.details) if part.details is not None else b""
             return self._called(self._calls.add(part)) + logprobs
         if isinstance(part, End):

@@ -1,4 +1,4 @@
-"""Writes the parts of answers as chat completions, complete or as events."""
+"""Writes answers as chat completions: as one JSON object, or as a stream of events."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ class ChatWriter(AnswerWriter):
     def __init__(
         self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
     ) -> None:
-        """If `is_legacy` is true, calls are returned as function_call, the form of the old functions API. `customs` are
+        """If `is_legacy` is true, a tool call is returned as function_call, as in the old functions API. `customs` are
         the names of custom tools.
         """
         super().__init__(state, **others)
         self._is_legacy = is_legacy
         self._customs = customs
         self._inputs: dict[int, dict[int, CustomInput]] = {}
-        """The inputs of custom calls in progress, by the index of the answer and the number of the call."""
+        """The inputs of calls of custom tools that are still being generated, by the index of the answer and the number
+        of the call.
+        """
         self._calling: set[int] = set()
-        """Indexes of answers that have a call."""
+        """Indexes of the answers that have a tool call."""
 
     # --- a complete answer -------------------------------------------------------------------------------------------
 
@@ -53,7 +55,7 @@ class ChatWriter(AnswerWriter):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Returns one event for each answer, which has the role."""
+        """Returns an event for each answer that has only the role."""
         super().opening()
         return b"".join([self._chunk(index, {"role": "assistant", "content": ""}) for index in range(self._n_answers)])
 
@@ -74,7 +76,7 @@ class ChatWriter(AnswerWriter):
         return _piece(part) if reading is None else _custom_piece(part, reading.more(part.arguments))
 
     def _finish(self, end: End) -> bytes:
-        """Returns events with the rest of each custom call's input, and then the answer's last event."""
+        """Returns the last events of an answer: the rest of the input of each call of a custom tool, then the end."""
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._chunk(end.index, _input(call, text)) for call, text in rests]
         return b"".join(events) + super()._finish(end)

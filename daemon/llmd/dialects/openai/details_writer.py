@@ -1,5 +1,5 @@
-"""Members of OpenAI's completions in addition to the text: log probabilities, token ids, usage so far, progress of
-prefill, and timings. The same for events and complete answers.
+"""Makes the members of OpenAI's completions that a request can ask for in addition to the text: log probabilities,
+token ids, usage so far, progress of prefill, and timings. The members are the same in events and in complete answers.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ class DetailsWriter:
         self._logprobs: Callable[[Sequence[GeneratedToken]], Any] = chat_logprobs if is_chat else completion_logprobs
 
     def of_choice(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """Returns the additional members of a choice that has these parts of one answer."""
+        """Returns the additional members of a choice that is made from these parts of one answer."""
         details, found = details_of(parts), dict[str, Any]()
         if details.log_probabilities:
             found["logprobs"] = self._logprobs(details.log_probabilities)
         prompt = next((part.tokens for part in parts if isinstance(part, PromptTokens)), None)
-        if details.tokens or (prompt is not None and isinstance(parts[-1], End)):  # a complete answer can have none
+        if details.tokens or (prompt is not None and isinstance(parts[-1], End)):  # a complete answer always has it
             found["token_ids"] = details.tokens
         if prompt is not None and not self._is_chat:
             found["prompt_token_ids"] = prompt
         return found
 
     def of_event(self, part: Part) -> dict[str, Any]:
-        """Returns the additional members of a part's event."""
+        """Returns the additional members of the event for this part."""
         if isinstance(part, Progress):
             return {"prompt_progress": PromptProgress(part.n_prompt, part.n_cached, part.n_processed, part.elapsed_ms)}
         if isinstance(part, PromptTokens):
@@ -77,11 +77,11 @@ class DetailsWriter:
         return {"usage": _usage(end.usage)} if self._has_running_usage else {}
 
     def of_request(self, end: End) -> dict[str, Any]:
-        """Returns the members about the whole request. `end` is the end of its first answer."""
+        """Returns the additional members about the whole request. `end` is the end of the request's first answer."""
         return {"timings": timings_of(end)} if self._has_timings else {}
 
 
-# --- log probabilities ------------------------------------------------------------------------------------------------
+# --- log probabilities -----------------------------------------------------------------------------------------------
 
 
 def chat_logprobs(tokens: Sequence[GeneratedToken]) -> ChatLogprobs:
@@ -98,7 +98,9 @@ def completion_logprobs(tokens: Sequence[GeneratedToken]) -> CompletionLogprobs:
 
 
 def _by_text(tokens: Sequence[TokenProbability]) -> dict[str, float]:
-    """Maps texts of tokens to log probabilities. If several tokens have the same text, the most likely token counts."""
+    """Maps the texts of tokens to their log probabilities. If several tokens have the same text, the most likely one
+    counts.
+    """
     found: dict[str, float] = {}
     for one in tokens:
         found.setdefault(text_of(one), one.log_probability)

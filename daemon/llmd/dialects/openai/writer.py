@@ -1,5 +1,5 @@
-"""Writes the parts of answers as OpenAI's completions, complete or as events: the base class of both writers, and the
-writer of text completions. The writer of chat completions is in chat_writer.py.
+"""Writes answers as OpenAI's completions: as one JSON object, or as a stream of events. This file has the base class of
+the writers, and the writer of text completions. The writer of chat completions is in chat_writer.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .details_writer import DetailsWriter, usage_of
 from .wire import answer as wire
 
 ENVELOPE = OWN
-"""OpenAI's error envelope is also that of llmd's own endpoints."""
+"""llmd's own endpoints report errors in the format of OpenAI's APIs."""
 _DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, wire.FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 Members = Mapping[str, Any]
@@ -30,15 +30,15 @@ encode_text = msgspec.json.Encoder().encode
 
 
 class AnswerWriter(Writer):
-    """The base class of the writers of chat and text completions. Everything in an event of plain text except the text
-    is encoded once, so that a token costs one small join.
+    """The base class of the writers of chat and text completions. In events that have only text, everything except the
+    text is encoded only once. So writing such an event costs little.
     """
 
     _id_prefix: str
     _chunk_kind: str
     _complete_kind: type[wire.ChatCompletion] | type[wire.Completion]
     _content_name: str
-    """The name of the content in an event's choice."""
+    """The member of a choice that has the content, in events."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AnswerWriter(Writer):
         self._head = b""
         """The beginning of every event, up to the choices."""
         self._frames: dict[int, tuple[bytes, bytes]] = {}
-        """The bytes before and after the text in an event of text without details, by the index of the answer."""
+        """For each answer, by its index, the bytes before and after the text in an event that has only text."""
 
     def complete(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
@@ -80,13 +80,13 @@ class AnswerWriter(Writer):
             for end in ends
             if (own := by_answer[end.index])
         ]
-        prompt_tokens = self._details.of_event(parts[0])  # if they are requested, the first part has them
+        prompt_tokens = self._details.of_event(parts[0])  # if they are requested, they are the first part
         facts = {**prompt_tokens, **self._facts, **self._of_request(ends)}
         return msgspec.json.encode(self._complete_kind(choices=choices, **facts))
 
     @abstractmethod
     def _complete_choice(self, parts: Sequence[Part], end: End) -> wire.ChatChoice | wire.CompletionChoice:
-        """Returns the choice of one answer. `parts` are the parts of that answer."""
+        """Returns the choice for one answer, without its details. `parts` are the parts of this answer."""
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class AnswerWriter(Writer):
 
     @abstractmethod
     def _content(self, part: Part) -> dict[str, Any] | str:
-        """Returns the content of the part's event. Empty if the part has none."""
+        """Returns the content of the event for this part. It is empty if the part has no content."""
 
     def _frame(self, index: int) -> tuple[bytes, bytes]:
         opens, _, closes = self._chunk(index, self._content(TextPart(index, "text"))).rpartition(b'"text"')
@@ -123,8 +123,8 @@ class AnswerWriter(Writer):
         return frame
 
     def _chunk(self, index: int, content: Any, choice: Members = _NONE, members: Members = _NONE) -> bytes:
-        """Returns the event with this content of an answer, and with more members of its choice and of the event.
-        Returns b"" if there is nothing to report.
+        """Returns the event with this content of an answer. `choice` are further members of the event's choice, and
+        `members` further members of the event itself. Returns b"" if the event would report nothing.
         """
         if not (content or choice or members):
             return b""

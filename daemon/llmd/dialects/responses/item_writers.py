@@ -1,8 +1,8 @@
 """Writers of the items of an answer. Each item writer makes the events of one item while the answer is generated, and
 the item itself at the end. Pure.
 
-An event here is a name and the members that follow the sequence number, as JSON without braces. writer.py completes the
-event.
+An Event here is only a part of an event: its name, and its members after sequence_number, as JSON without braces.
+writer.py completes the event.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class ItemWriter(ABC):
 
     kind: str
     text_event: bytes
-    """The kind of the events that have the item's text."""
+    """Type of the events that have the item's text, without the prefix `response.` and the suffix `.delta` or
+    `.done`.
+    """
     part_position = b""
 
     def __init__(self, index: int) -> None:
@@ -62,10 +64,10 @@ class ItemWriter(ABC):
 
     @abstractmethod
     def output_item(self, status: wire.ItemStatus) -> wire.OutputItem:
-        """Returns the item with the text so far."""
+        """Returns the item with the text that has arrived so far."""
 
     def _text(self) -> bytes:
-        """Returns the members of the event that has the whole text."""
+        """Returns the members of the last event about the text, which has the whole text."""
         return b'"text":' + _encode(self.text)
 
     def _part_events(self, change: bytes) -> list[Event]:
@@ -79,10 +81,10 @@ class ItemWriter(ABC):
 
 
 class PartItemWriter(ItemWriter):
-    """Writes an item that has one part, which contains the text."""
+    """Writes an item whose text is in a part: the item has exactly one part."""
 
     part_event: bytes
-    """The kind of the events about that part."""
+    """Type of the events about the part, without the prefix `response.` and the suffix `.added` or `.done`."""
 
     @abstractmethod
     def _part(self) -> wire.OutputText | wire.SummaryText | wire.ReasoningText: ...
@@ -114,7 +116,7 @@ class MessageItemWriter(PartItemWriter):
 
 
 class ReasoningItemWriter(PartItemWriter):
-    """Writes reasoning: as a summary if the request asks for a summary, otherwise as text."""
+    """Writes reasoning: as a summary if the request asks for a summary, otherwise as reasoning_text."""
 
     kind = "rs"
 

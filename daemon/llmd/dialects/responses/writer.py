@@ -1,4 +1,4 @@
-"""Writes the parts of an answer as a response of the Responses API: as one JSON object, or as a stream of events."""
+"""Writes an answer as a response of the Responses API: as one JSON object, or as a stream of events."""
 
 from __future__ import annotations
 
