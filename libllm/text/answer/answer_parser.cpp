@@ -19,10 +19,10 @@ namespace {
 
 using part = answer_reading::part;
 
-constexpr size_t SHARE = 32;        /* a call is parsed again after it has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* bytes; for a shorter call, shortening saves too little */
+constexpr size_t SHARE = 32;        /* an unfinished call is parsed again after it has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* in bytes; shortening a shorter call would save too little */
 constexpr size_t CLOSING_MAX = 96;  /* most bytes that can close a call */
-constexpr size_t ID_CHARACTERS = 9; /* length of our ids, as some templates require */
+constexpr size_t ID_CHARACTERS = 9; /* length of the ids that llmd makes; some templates require 9 */
 constexpr size_t ID_BYTES_MAX = 64; /* limit on an id that a model has written */
 
 struct diff {
@@ -67,7 +67,7 @@ utf8_part character_at(const std::string &text, size_t at)
     return utf8_part_of(reinterpret_cast<const uint8_t *>(text.data()) + at, text.size() - at);
 }
 
-/* Returns the number of held-back bytes at the end of the last call's arguments, which are still needed. */
+/* Returns how many bytes at the end of the last call's arguments are not reported yet (call_arguments.h). */
 size_t n_held_back(const answer_reading &reading)
 {
     const std::string &arguments = reading.said.tool_calls.back().arguments;
@@ -83,25 +83,27 @@ struct llm_answer_parser {
     size_t at = 0;
     bool is_done = false;
 
-    /* The text since parsing last began is base + pending, without forgotten parts. */
-    std::string base;        /* parsed text, which ends in a part of kind `mode` */
+    /* The text that is parsed is base + pending: all text since parsing last began, without the parts that are no
+     * longer needed. */
+    std::string base;        /* text that has been parsed; its end is of kind `mode` (text, reasoning or a call) */
     common_chat_msg settled; /* the message that `base` contains */
     part mode = part::NONE;  /* NONE if base is the prompt's opening */
     std::string pending;
     common_chat_msg reported;
-    size_t n_fit = 0;        /* number of bytes of `pending` that fit the form */
+    size_t n_fit = 0;        /* length of the longest beginning of `pending` that was found to fit the form */
     size_t next = 1;         /* size of `pending` at which it is parsed next */
-    size_t long_at = 0;      /* size of base + pending at which a call is shortened */
-    bool is_outside = false; /* all text up to the next marker, at which parsing begins again, is content */
+    size_t long_at = 0;      /* size of base + pending from which on a call is shortened */
+    bool is_outside = false; /* true after an error: text is reported without parsing, up to a delimiter with which
+                              * parsing can begin again */
 
     /* The rest of a call that broke its form is not reported. */
     bool is_in_broken_call = false;
-    bool is_after_close = false; /* its closing mark has been received, so text can follow */
-    std::string skipped;         /* bytes that may be the beginning of a mark */
+    bool is_after_close = false; /* the closing delimiter of the broken call has been received, so text can follow */
+    std::string skipped;         /* the last bytes of the broken call, which may be the beginning of a delimiter */
 
     /* State of the whole answer, which remains when parsing begins again. */
     std::vector<std::string> ids; /* ids of the answer's calls */
-    size_t n_calls_before = 0;    /* number of calls before parsing last began again */
+    size_t n_calls_before = 0;    /* number of calls that were found before parsing last began again */
     std::string blanks;           /* blanks that are reported as text if no call follows */
     bool is_after_call = false;
     std::vector<diff> diffs;
@@ -144,7 +146,8 @@ void llm_answer_parser::report(const char *kind, const std::string &text, size_t
     }
 }
 
-/* Blanks are reported with the text after them, or at the end, because blanks between text and a call are no text. */
+/* Blanks at the end of the text are held back. They are reported before the text that follows, or at the end of the
+ * answer, because blanks between text and a call do not count as text. */
 void llm_answer_parser::report_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -234,7 +237,8 @@ void llm_answer_parser::take(const std::string &character)
     }
     const bool may_begin = form->may_begin_marker(character[0]);
     const bool has_all_calls = syntax.calls_once && !ids.empty();
-    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* forms skip blanks before them */
+    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* a blank cannot begin a form: parsers
+                                                                               * skip blanks before a delimiter */
         report_text(character);
         return;
     }
@@ -272,7 +276,8 @@ void llm_answer_parser::examine()
     }
 }
 
-/* Called if the text ends within a call. Forgets parts of the call if a check shows that this is safe. */
+/* Called if the text ends within a call. Removes parts of the call from base + pending, if a check shows that they are
+ * not needed. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -281,7 +286,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     if (n_left == text.size()) {
         return;
     }
-    long_at = 2 * text.size(); /* size for the next attempt, unless this attempt succeeds */
+    long_at = 2 * text.size(); /* if this attempt fails, the next attempt is made at this size */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
     if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
@@ -304,7 +309,8 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* Called if the text ends with content or reasoning. Forgets bytes that only made this content or reasoning longer. */
+/* Called if the text ends with content or reasoning. Removes the bytes from `pending` that only made this content or
+ * reasoning longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;
@@ -321,7 +327,8 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* Returns how many of the fitting bytes are not text, because they were reported before or close a part. */
+/* Returns how many of the first n_fitting bytes of `pending` must not be reported as text: bytes that were reported
+ * before, and delimiters after them. */
 size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_reported = std::min(std::max(now.n_reported, base.size()) - base.size(), n_fitting);
@@ -334,7 +341,8 @@ size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting
     return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
-/* Returns the end of the marks after reasoning, which close it and open the next part. */
+/* Returns the position in `pending` after the delimiter that closes reasoning and the delimiter that opens the text or
+ * call after it. Returns n_reported if reasoning is not closed there. */
 size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_reported), pending.size());
@@ -348,9 +356,9 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
     return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
 }
 
-/* Called when the text no longer fits the form. Finds the fitting part by bisection and reports it. The next character
- * is text, unless a reported call is incomplete: then the rest of this call is dropped. A call without a complete name
- * is not reported, so all of it is text. */
+/* Called when the text no longer fits the form. Finds by bisection how much of the text fits, and reports that part.
+ * The next character is text, unless a reported call is incomplete: then the rest of this call is dropped. A call whose
+ * name is incomplete has not been reported, so all of it becomes text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -388,7 +396,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts back `rest`, which was consumed last, so that it is consumed again. */
+/* Puts `rest`, the text that was consumed last, back into `incoming`, so that it is consumed again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
@@ -400,8 +408,8 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a malformed call, up to the text or the call after the mark that closes it, or up to a mark with
- * which calls begin. */
+/* Drops the rest of a malformed call. It ends before the text or the call that follows the call's closing delimiter,
+ * or, without a closing delimiter, before a delimiter with which calls begin. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -422,7 +430,8 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Returns whether the rest of an answer that was cut off by a limit can be text, and not the beginning of a call. */
+/* If a limit (such as max_tokens) has cut the answer off: returns whether `rest`, its end, is text and not the
+ * beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
@@ -431,8 +440,8 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
     return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_after_text);
 }
 
-/* Called if the answer ends before its form is complete. After a reported call the rest is not text, because it belongs
- * to this call or begins another call, unless no other call may follow. */
+/* Called if the answer ends before its form is complete. If a call was reported and another call could follow it, the
+ * rest is not reported as text: it belongs to the first call or begins another call. */
 void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_not_text(now, pending.size());

@@ -1,23 +1,23 @@
-/* answer_parser.h: parses an answer while it is generated: text, reasoning, and tool calls with their arguments. One
- * parser per answer, used by one thread at a time. The result depends on the text alone, not on how the text was
- * divided.
+/* answer_parser.h: parses an answer while it is generated: text, reasoning, and tool calls with their arguments. There
+ * is one parser per answer, and only one thread at a time uses it. The result depends on the text alone, not on the
+ * pieces in which the text arrives.
  *
  * llama.cpp has a parser for the answers of each family of templates, but this parser starts at the beginning of the
- * text each time. Parsing after every token would take quadratic time, because one run over 150,000 characters of a
+ * text each time. Parsing after every token would take quadratic time: a single run over the 150,000 characters of a
  * call took 20 ms. So the parser gets as little text as possible:
- *   - Text and reasoning. Once the parser has classified the end of the text as content, further text is reported
- *   without parsing, up to a byte with which a marker of this template can begin ("<"). If the following bytes are not
- *   a marker, they are forgotten after they have been parsed.
- *   - A call that is still being generated. The call is parsed again only after it has grown by 1/32, without parts on
- *   which the parsing of its rest does not depend (answer_shortening.h). At most 8 KiB are parsed for each piece of the
- *   answer, wherever in the answer the piece is.
+ *   - Text and reasoning. Once the parser has found that the answer so far ends with text or reasoning, further text is
+ *   reported without parsing, up to a byte with which a delimiter of this template can begin ("<"). The bytes after it
+ *   are parsed. Bytes that turn out to be no delimiter are parsed once, and not again with later text.
+ *   - A call that is still being generated. The call is parsed again only after it has grown by 1/32. Parts of the call
+ *   that do not matter for parsing its rest are left out (answer_shortening.h). At most 8 KiB are parsed for each piece
+ *   of the answer, also near the end of a long answer.
  *
- * Models sometimes break their family's form, which is the syntax of its answers. Everything before the error is then
- * reported as it was parsed, the text at the error is reported as text, and parsing begins again. This includes a call
- * that breaks before its name is complete, for example because no tool has this name. A reported call is the exception:
- * its rest is dropped up to the delimiter that closes the call, because clients would show the rest as content and send
- * it back in the next prompt. The reported arguments are always the beginning of a JSON object, and a whole
- * object only if the call is complete. For example, after
+ * Models sometimes write an answer that breaks the syntax of their family (its form). Everything before the error is
+ * then reported as it was parsed, the text at the error is reported as text, and parsing begins again after it. A call
+ * with an error in or before its name (for example a name that no tool has) also becomes text. But if the call has
+ * already been reported, its rest is dropped, up to the delimiter that closes the call: clients would show the rest as
+ * content and send it back in the next prompt. The arguments that have been reported are always the beginning of a JSON
+ * object. They are a whole object only if the call is complete. For example, after
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *

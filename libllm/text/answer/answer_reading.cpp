@@ -32,8 +32,8 @@ size_t nesting_of(const std::string &text)
     return most;
 }
 
-/* Collects the first bytes of all markers that end a text. Text that has none of these bytes is reported without
- * parsing. */
+/* Collects the first bytes of all delimiters that end a text or reasoning. Text that has none of these bytes is
+ * reported without parsing. */
 void collect_markers(const common_json &node, bool *begins)
 {
     if (node.is_object() && node.value("type", "") == "until" && node.contains("delimiters")) {
@@ -49,7 +49,7 @@ void collect_markers(const common_json &node, bool *begins)
     }
 }
 
-/* Returns the markers that end text. */
+/* Returns the delimiters that end text. */
 std::vector<std::string> markers_behind_text(const common_json &parser)
 {
     std::vector<std::string> out;
@@ -100,9 +100,9 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Returns whether the middle of this node's text can be left out when a long call is parsed again. If each argument is
- * between marks, the arguments together are not one value, because a cut from one argument into a later argument would
- * lose an argument. */
+/* Returns whether the node's text is a single value, from which the middle can be left out when a long call is parsed
+ * again. If each argument is between its own delimiters, the node of all arguments is not a single value: leaving out
+ * text from one argument into the next would join the two arguments. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -111,8 +111,8 @@ bool is_value(const common_peg_ast_node &node)
            node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
-/* Records calls, values and lists. Outer values are visited before inner values, so that the innermost value remains in
- * `out`. */
+/* Records the position of the node if it is a call, or an unfinished value or list. Outer values are visited before
+ * inner values, so the innermost unfinished value remains in `out`. */
 void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
 {
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
@@ -127,8 +127,8 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     }
 }
 
-/* Finds the part that contains the last byte, and the end of the last reported part. A call counts once it has a
- * name. */
+/* Finds the part of the answer that contains the last byte, and the end of the last part that is reported. A call is
+ * such a part only if its name is complete. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
@@ -199,8 +199,8 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     marks = call_marks_of(parser);
 }
 
-/* The parser is lenient: the text can end anywhere, because the answer is still being generated. If the parser stops
- * before the end of the text, the text does not fit, since the rest of the text would be lost. */
+/* Parses in llama.cpp's lenient mode, in which the text can end anywhere, because the answer is still being generated.
+ * If the parser stops before the end of the text, the text does not fit, since the rest of the text would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;
@@ -265,8 +265,9 @@ bool answer_form::may_be_text(const std::string &begun, bool is_after_text) cons
     return is_part || is_after_text;
 }
 
-/* Searches complete marks first, and of each kind the longest. A complete mark is returned even if a longer mark begins
- * with it. */
+/* Looks for a complete delimiter first: for one with which calls begin, then for a closing, then for an opening
+ * delimiter, each time for the longest. A complete delimiter is returned even if the text may still become a longer
+ * one. */
 answer_mark answer_form::mark_at(const std::string &text) const
 {
     bool may_become_one = false;

@@ -10,15 +10,15 @@
 
 #include "text/answer/call_parser.h"
 
-/* The facts that are needed to parse an answer. llm_prompt.syntax is their serialized form. */
+/* Everything that is needed to parse an answer. llm_prompt.syntax contains it as JSON. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* end of the prompt, with which the form begins */
-    std::string reopening; /* the opening without reasoning, with which parsing begins again in the middle of an
-                            * answer */
+    std::string opening;   /* the end of the prompt; the parser of the form expects it before the answer */
+    std::string reopening; /* `opening` without the delimiter that opens reasoning; parsed instead of `opening` if
+                            * parsing begins again in the middle of an answer */
     std::string thinking_end;
     bool calls_once = false;
-    bool must_call = false; /* a call is enforced, so the answer has no text */
+    bool must_call = false; /* a grammar forces a tool call, so the answer has no text */
     std::string parser;     /* llama.cpp's parser, in the format of parser_text.h */
 
     std::string written() const;
@@ -28,29 +28,29 @@ struct answer_syntax {
 struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
-    bool fits = false;     /* whether the text can be the beginning of an answer of this form */
-    common_chat_msg said;  /* the message so far, if `fits` */
-    part last = NONE;      /* the part that continues to the last byte */
-    size_t n_reported = 0; /* number of bytes up to the end of the last part that is in `said` */
+    bool fits = false;     /* whether an answer of this form can begin with the text */
+    common_chat_msg said;  /* the message that the text contains so far, if `fits` */
+    part last = NONE;      /* kind of the part that contains the last byte, and can continue after it */
+    size_t n_reported = 0; /* position after the last part of the text whose content is in `said` */
 
-    /* Positions if `last` is CALL: the beginning of the first call, of the last call, and of the value in the last
-     * call's arguments that contains the last byte. */
+    /* Set if `last` is CALL: the positions at which the first call, the last call, and the unfinished value in the last
+     * call's arguments begin. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
     size_t unnamed_call = SIZE_MAX; /* beginning of the last call if its name is not complete, otherwise SIZE_MAX */
-    bool is_value_verbatim = false; /* whether the value is plain text up to its closing mark */
+    bool is_value_verbatim = false; /* whether the unfinished value is plain text, without quotes and escapes, up to its
+                                     * closing delimiter */
     struct list {
-        size_t first, last; /* positions of the first and of the last element */
+        size_t first, last; /* positions at which the first and the last element begin */
     };
-    std::vector<list> lists; /* lists that have a mark for each element and reach to the last byte; outer lists come
-                              * first */
+    std::vector<list> lists; /* unfinished lists whose elements are each between delimiters; outer lists come first */
 };
 
-/* The mark with which a text begins. A mark is a piece of text that opens or closes a part of an answer. */
+/* The delimiter with which a text begins. A delimiter opens or closes a part of an answer (reasoning, text, a call). */
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE if the text is the beginning of a mark; BEGIN if calls begin here, so that parsing can begin
-                * again */
+    kind what; /* UNSURE if the text is only the first bytes of a delimiter; BEGIN if it is a delimiter with which calls
+                * begin, so that parsing can begin again here */
     size_t n_bytes;
 };
 
@@ -58,13 +58,13 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws only std::bad_alloc. The form does not fit a text that nests too deeply, nor a second call if only one
-     * call is allowed. */
+    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply, and for a second call if only
+     * one call is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
-    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. Three bytes of a marker
-     * ("<to") are dropped as the beginning of the marker; one or two bytes are more often text. */
+    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. It is not if its first
+     * three bytes or more are those of a delimiter ("<to"). One or two such bytes are more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */
@@ -82,7 +82,7 @@ class answer_form {
     bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
-    std::vector<std::string> markers; /* markers at which text ends, without their leading and trailing blanks */
+    std::vector<std::string> markers; /* delimiters that end text, without their trailing blanks */
     call_marks marks;
 };
 

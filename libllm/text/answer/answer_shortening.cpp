@@ -136,8 +136,8 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
-/* Returns the parts that can be left out of the value in which the text ends. No part of a number can be left out,
- * because only all its characters show that it is a number. */
+/* Returns the parts that can be left out of the value in which the text ends. No part of a number can be left out: the
+ * parser needs all characters to see that the value is a number. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {
     const size_t begin = text.find_first_not_of(" \t\r\n", now.value);
@@ -155,8 +155,8 @@ std::vector<span> superfluous_value(const std::string &text, const answer_readin
     return is_number ? std::vector<span>() : superfluous_text(text, begin);
 }
 
-/* Returns whether `less` can be made from `text` by leaving out characters, because omitted parts must be the only
- * difference. */
+/* Returns whether `less` can be made from `text` by leaving out characters. The omitted parts must be the only
+ * difference between the two texts. */
 bool is_spelled_within(const std::string &less, const std::string &text)
 {
     size_t n = 0;

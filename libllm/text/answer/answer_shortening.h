@@ -1,7 +1,7 @@
-/* answer_shortening.h: shortens an answer that ends within a tool call, before llama.cpp's parser parses it again. Left
- * out are parts that no longer matter for parsing the rest: tool calls before the last one, complete elements of lists
- * and objects that are still open, and the middle of a long string. Used only by the answer parser. An example, before
- * and after:
+/* answer_shortening.h: shortens an answer that ends within a tool call, before llama.cpp's parser parses it again. The
+ * parts that no longer matter for parsing the rest are left out: tool calls before the last one, complete elements of
+ * lists and objects that are still open, and the middle of a long string. Used only by the answer parser. An example,
+ * before and after:
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
@@ -23,8 +23,8 @@ struct answer_shortening {
 };
 
 /* Shortens the text of an answer that ends within a tool call. `now` is the result of parsing the text.
- * `has_marked_strings` is true if strings are between <|"|> instead of quotes. If nothing is left out, n_tail is the
- * length of the whole text. */
+ * `has_marked_strings` is true if the model writes strings between <|"|> instead of quotes. If nothing is left out,
+ * n_tail is the length of the whole text. */
 answer_shortening answer_shortened(const std::string &text, const answer_reading &now, bool has_marked_strings);
 
 /* Returns whether `less`, the result of parsing the shortened text, agrees with `now`, the result for the whole text,

@@ -134,7 +134,7 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
 
 /* DeepSeek's models state for each argument whether it is a string, so there are two ways to write an argument.
  * llama.cpp's parser has only the way that the schema suggests. A parameter that can be a string or null needs both
- * ways, because otherwise it could not be written as a string. */
+ * ways, since a string is written differently than null. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
@@ -179,9 +179,9 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
     return told_apart(graph, one);
 }
 
-/* Descends as long as a single child (a tag, a sequence) contains all arguments, so that everything around the
- * arguments stays. Then the children from the first one with an argument to the last one with an argument are replaced
- * by `with`. */
+/* Descends into the node (a tag, a sequence) as long as a single child contains all arguments, so that everything
+ * around the arguments stays. Then replaces the children by `with`, from the first child that contains an argument to
+ * the last. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

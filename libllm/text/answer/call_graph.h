@@ -19,8 +19,8 @@ std::string without_blanks(const std::string &text); /* removes blanks at both e
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
-/* Returns the joined text of all literals below the first node with this tag that `from` contains. Returns "" if there
- * is no such node. */
+/* Finds the first node with this tag that is reachable from the node `from`, and returns the text of all literals below
+ * it, joined. Returns "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
 /* Returns the text that closes an argument, or "" if there is no such text or more than one. */
@@ -35,12 +35,12 @@ bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
 /* Before llama.cpp makes its parser, each tool gets an additional parameter, the placeholder, which stands for all
- * undeclared parameters. From the part of llama.cpp's parser that parses the placeholder, call_graph.cpp learns how the
- * model family writes a parameter of any name. These are the placeholder's names; the second is used if undeclared
- * parameters can only be strings. The names are random, so that no real parameter has them. */
+ * undeclared parameters. The part of llama.cpp's parser that parses the placeholder shows how the model family writes a
+ * parameter of any name. The placeholder is called ANY_TEXT_NAME if undeclared parameters can only be strings,
+ * otherwise ANY_ARGUMENT_NAME. The names are random, so that no real parameter has them. */
 constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 
-/* One way to write an argument. */
+/* One way in which the model family writes an argument. */
 struct argument_way {
     std::vector<size_t> opening; /* nodes before the value */
     std::string text_end;        /* the text that ends a string value */
@@ -56,7 +56,7 @@ std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument);
  * replaced by `name`, a node that matches any name. */
 std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name);
 
-/* Replaces all arguments of a tool call, and everything between them, by the node `with`. */
+/* Replaces all arguments of the tool call `call`, and everything between them, by the node `with`. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with);
 
 #endif

@@ -67,8 +67,9 @@ bool is_of_name(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-';
 }
 
-/* Returns where the opening delimiters of a tool call begin: at `begin`, or earlier if other delimiters (which open a
- * group of calls) come directly before `begin`. At `begin` is the delimiter that triggers the grammar. */
+/* Returns the position at which the opening delimiters of a tool call begin. `begin` is the position of the delimiter
+ * that triggers the grammar. If other delimiters (which open a group of calls) are directly before it, returns the
+ * position of the first of these. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {

@@ -12,8 +12,8 @@
 #include <vector>
 
 struct call_head {
-    std::string before, after; /* before: the text up to the tool's name; after: one character after it; "" if not
-                                * known */
+    std::string before, after; /* before: the text from the call's beginning to the tool's name; after: the one
+                                * character after the name; "" if not known */
     bool has_id_after = false; /* the id of a tool call follows its arguments, in the same object */
 
     bool is_known() const

@@ -140,8 +140,8 @@ class widening {
         }
     }
 
-    /* Returns a node for an id after the arguments. Apriel's templates write the ids of earlier calls there, and the
-     * model imitates them. */
+    /* Returns a node for an id after the arguments. Apriel's templates write the ids of earlier calls after the
+     * arguments, and the model imitates these calls. */
     size_t id()
     {
         const size_t space = g.blanks(), quote = g.literal("\""), text = g.characters("\"\"\\\\", true, 1);
@@ -183,8 +183,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Makes the parser accept more values for an argument that need not be a string: JSON, Python, or any other text.
-     * If llama.cpp's parser already has such a choice, the choice stays unchanged. */
+    /* For an argument that need not be a string: makes the parser accept JSON, Python values, and any other text as its
+     * value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);

@@ -1,9 +1,9 @@
-/* call_parser.h: makes llama.cpp's parser of answers accept the tool calls that models and their templates really
- * write. The functions are pure.
+/* call_parser.h: makes llama.cpp's parser of answers accept the tool calls that models and their templates write in
+ * practice. The functions are pure.
  *
- * llama.cpp makes one parser from the tools' schemas, both for the grammar and for parsing. The grammar should allow
- * only valid tool calls. Parsing should accept as many tool calls as possible: a call that is not parsed is lost, while
- * the tool could have answered an invalid call with an error, so that the model could correct itself. */
+ * From the tools' schemas, llama.cpp makes one parser for two purposes: to make the grammar, and to parse. The grammar
+ * should allow only valid tool calls. Parsing should accept as many tool calls as possible: a call that is not parsed
+ * is lost, while the tool could have answered an invalid call with an error, so that the model could correct itself. */
 #ifndef LLM_CALL_PARSER_H
 #define LLM_CALL_PARSER_H
 

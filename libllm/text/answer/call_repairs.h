@@ -1,6 +1,6 @@
 /* call_repairs.h: changes llama.cpp's parsers and grammars so that they accept parts of answers that some models write,
- * but that llama.cpp does not expect: ids, messages and named formats. The functions change nothing but their
- * arguments, and are used only in libllm/text. */
+ * but that llama.cpp does not expect: ids of tool calls, separate messages for text and calls, and the name of the
+ * answer's format. The functions change nothing but their arguments, and are used only in libllm/text. */
 #ifndef LLM_CALL_REPAIRS_H
 #define LLM_CALL_REPAIRS_H
 
@@ -18,8 +18,8 @@ std::string split_id_from_name(autoparser::autoparser *analysis);
  * split_id_from_name returned. */
 void allow_ids(const std::string &id_end, common_chat_params *form);
 
-/* Returns whether a parser already accepts ids of tool calls, as Mistral Nemo's does. The grammar then gets no further
- * id, because a tool call could have two ids otherwise. */
+/* Returns whether a parser already accepts ids of tool calls, as llama.cpp's parser for Mistral Nemo does. If so,
+ * libllm adds no id to the grammar, because a tool call could then have two ids. */
 bool reads_ids(const common_peg_arena &parser);
 
 /* Solar Open writes reasoning, text and tool calls as separate messages. Its template expects reasoning in another

@@ -1,7 +1,7 @@
 /* parser_text.h: writes llama.cpp's parsers of answers as JSON, and makes parsers from such JSON. A parser is made by
- * the thread that renders the prompt, and passed as JSON to the thread that parses the answer. Until 0.5, llama.cpp
- * itself could write its parsers as JSON; since 0.6 they are only C++ objects. The functions are pure, and are used
- * only in libllm/text. */
+ * the thread that renders the prompt, and passed as JSON to the thread that parses the answer. llama.cpp up to version
+ * 0.5 could write its parsers as JSON itself; since version 0.6 a parser is only a C++ object. The functions are pure,
+ * and are used only in libllm/text. */
 #ifndef LLM_PARSER_TEXT_H
 #define LLM_PARSER_TEXT_H
 

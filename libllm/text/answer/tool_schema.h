@@ -2,7 +2,7 @@
  * grammar. The parameters of these tools are replaced by *places*. A place is a schema that allows only one constant.
  * llama.cpp supports such a schema for every model family, and writes the constant into its grammar as a literal.
  * libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a client's schema. The
- * functions change nothing but their tool_schemas object. */
+ * functions change only their tool_schemas object. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
