@@ -6,7 +6,7 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* limit on entries, with which one pass over all entries takes less than a millisecond */
+    ENTRIES_MAX = 4096, /* limit on checkpoints, so that one pass over all of them takes less than a millisecond */
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -78,16 +78,16 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Each entry points to its parent: the longest shorter entry of the same owner whose tokens are a prefix of the entry's
- * tokens. The chain of parents of an entry contains all entries that are prefixes of it, so that no operation has to
- * compare a history with all others. Such comparisons would take long if the histories have many tokens in common, for
- * example a system prompt of 20,000 tokens in thousands of entries. Parents are used for eviction only, so entries with
- * equal hashes count as equal here. But before a checkpoint is restored, its tokens are compared (checkpoint_find,
- * checkpoint_match). */
+/* Each checkpoint points to its parent: the longest of the owner's checkpoints that is shorter and whose tokens are a
+ * prefix of the checkpoint's tokens. The chain of parents of a checkpoint contains all checkpoints that are prefixes of
+ * it, so that no operation has to compare a history with all others. Such comparisons would take long if the histories
+ * have many tokens in common, for example a system prompt of 20,000 tokens in thousands of checkpoints. Parents are
+ * used for eviction only, so tokens with equal hashes count as equal here. But before a checkpoint is restored, its
+ * tokens are compared (checkpoint_find, checkpoint_match). */
 
 enum { TAIL = 64 }; /* number of tokens at the end of c that `continues` compares first */
 
-/* Returns the parent of c. One pass over the tokens of c finds all entries that are prefixes of c. */
+/* Returns the parent of c. One pass over the tokens of c finds all checkpoints that are prefixes of c. */
 static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *c)
 {
     token_hash h = token_hash_begin(c->owner);
@@ -99,7 +99,7 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
             token_hash_add(&h, c->tokens[hashed++]);
         }
         if (other->owner == c->owner && token_hash_equal(other->hash, h)) {
-            parent = other; /* entries ascend by k, so that the last match is the longest */
+            parent = other; /* checkpoints are in the order of k, so that the last match is the longest */
         }
     }
     return parent;
@@ -125,8 +125,8 @@ static double value_of(const checkpoint_store *store, const checkpoint *c)
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* Links c, which was just added, between its parent and the entries that continue c, and updates all entries that are
- * prefixes of c. */
+/* Links c, which was just added, between its parent and the checkpoints that continue c, and updates all checkpoints
+ * that are prefixes of c. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
     c->parent = find_parent(store, c);
@@ -144,7 +144,7 @@ static void relate(const checkpoint_store *store, checkpoint *c)
     }
 }
 
-/* Updates the parents and `longest` of the other entries after c was removed. */
+/* Updates the members `parent` and `longest` of the other checkpoints after c was removed. */
 static void unrelate(const checkpoint_store *store, const checkpoint *c)
 {
     for (uint32_t i = 0; i < store->n_entries; i++) {
@@ -152,7 +152,7 @@ static void unrelate(const checkpoint_store *store, const checkpoint *c)
         other->parent = other->parent == c ? c->parent : other->parent;
         other->longest = other->k;
     }
-    /* this loop goes from the longest entry to the shortest, so each entry is updated before its parent */
+    /* this loop goes from the longest checkpoint to the shortest, so each checkpoint is updated before its parent */
     for (uint32_t i = store->n_entries; i > 0; i--) {
         const checkpoint *other = store->entries[i - 1];
         if (other->parent != NULL && other->parent->longest < other->longest) {
@@ -276,7 +276,7 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    /* make_room comes last, because evicted entries do not come back if another step fails */
+    /* make_room comes last, because evicted checkpoints do not come back if another part of this function fails */
     if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);
@@ -306,8 +306,8 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole)
 {
     const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
-    /* The blob is allocated before entries are evicted for it. Its pages take memory only when they are filled, after
-     * the evictions. */
+    /* The blob is allocated before other checkpoints are evicted for it. Its pages take memory only when they are
+     * filled, after the evictions. */
     blob *held =
         n_blob_bytes <= store->n_bytes_max / 2 ? ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes) : NULL;
     if (held == NULL) {
@@ -315,7 +315,7 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
     }
     const checkpoint_parts parts = {.n_state_bytes = n_state_bytes, .n_logits = n_logits, .is_whole = is_whole};
     checkpoint *c = checkpoint_adopt(store, owner, tokens, k, &parts, held);
-    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* frees the blob unless the entry holds it */
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* frees the blob unless the checkpoint holds it */
     return c;
 }
 

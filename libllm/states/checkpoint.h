@@ -6,15 +6,15 @@
  * store are of the same model and context configuration, so they need no fingerprint of these. Files contain such a
  * fingerprint; see snapshot.h.)
  *
- * Eviction removes the entry (that is, checkpoint) of the least value. The value is:
+ * Eviction removes the checkpoint of the least value. The value is:
  *
- *      tokens saved beyond the next shorter entry of the same history
- *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
+ *      tokens saved beyond the next shorter checkpoint of the history
+ *      ------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
  *      bytes  x  (distance to the end of that history + ANCHOR)
  *
- * This value spaces the checkpoints of a long history logarithmically from its end, and evicts the least recently used
- * history first. A use of an entry counts as a use of all shorter entries of the same history. Pinned entries are never
- * evicted. */
+ * With this value, the checkpoints of a long history end up spaced logarithmically from its end, and the least recently
+ * used history is evicted first. A use of a checkpoint counts as a use of all shorter checkpoints of the same history.
+ * Pinned checkpoints are never evicted. */
 #ifndef LLM_CHECKPOINT_H
 #define LLM_CHECKPOINT_H
 
@@ -29,7 +29,7 @@ typedef struct checkpoint {
     uint32_t k;
     /* owners share no checkpoint: a cache hit can be measured and would reveal another owner's prompt */
     uint32_t owner;
-    token_hash hash; /* hash of the k tokens; finds candidates, whose tokens are then compared */
+    token_hash hash; /* hash of the k tokens; if it equals the hash of a prompt's tokens, the tokens are compared */
     int32_t *tokens;
     blob *held;           /* blob with the state, followed by the logits; can be written to disk without a copy */
     void *state;          /* in `held` */
@@ -39,11 +39,12 @@ typedef struct checkpoint {
     bool is_whole;
     float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
-    uint32_t n_pins;           /* number of branches that pin this entry as their shared prefix */
-    uint64_t used;             /* clock of the last use of this entry, or of a longer entry that continues it */
-    struct checkpoint *parent; /* the longest entry that is a shorter prefix of this entry, or NULL */
-    uint32_t longest;          /* k of the longest entry that begins with this entry's tokens; may be this entry */
-    size_t n_bytes;            /* total, this struct included */
+    uint32_t n_pins;           /* number of branches that pin this checkpoint as their shared prefix */
+    uint64_t used;             /* clock of the last use of this checkpoint, or of a longer one that continues it */
+    struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
+    /* k of the longest checkpoint that begins with the tokens of this one; may be this one */
+    uint32_t longest;
+    size_t n_bytes; /* total, this struct included */
 } checkpoint;
 
 /* Returns the bytes of a checkpoint's blob: the state, followed by the logits. */
@@ -64,18 +65,18 @@ typedef struct checkpoint_store {
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);
 void checkpoint_store_close(checkpoint_store *store);
 
-/* Returns the entry for exactly these tokens, or NULL. */
+/* Returns the checkpoint of exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Finds entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. `attention` is
- * the number of leading prompt tokens for which some branch holds the KV cache of the attention layers. An entry that
- * is not whole needs that KV cache, so it is found only if k <= attention. */
+/* Finds checkpoints whose tokens are the first k tokens of the prompt: the longest first, at most n_out. Some branch
+ * holds the KV cache of the attention layers for the first `attention` tokens of the prompt. A checkpoint that is not
+ * whole needs that KV cache, so it is found only if k <= attention. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 
-/* Adds an entry with space for n_state_bytes of state and for n_logits floats, and evicts other entries if needed. The
- * caller must fill both at once. Returns NULL and adds nothing if the entry is too large for the budget, or memory is
- * short. */
+/* Adds a checkpoint with space for n_state_bytes of state and for n_logits floats, and evicts other checkpoints if
+ * needed. The caller must fill both spaces before any other call. Returns NULL and adds nothing if the checkpoint is
+ * too large for the budget, or memory is short. */
 checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole);
 
@@ -86,23 +87,24 @@ typedef struct checkpoint_parts {
     bool is_whole;
 } checkpoint_parts;
 
-/* Adds an entry for a blob that is already filled. The entry becomes one more holder of the blob. */
+/* Adds a checkpoint for a blob that is already filled. The checkpoint becomes one more holder of the blob. */
 checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                              const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
-/* checkpoint_detach takes an unpinned entry out of the store while a more complete entry for the same tokens is saved.
- * The caller must then call checkpoint_replace, which frees the detached entry. But if saving failed (`by` is NULL),
- * checkpoint_replace puts the detached entry back, which still fits the budget. It returns the entry that is in the
- * store afterwards. */
+/* checkpoint_detach takes an unpinned checkpoint out of the store while a more complete one for the same tokens is
+ * saved. The caller must then call checkpoint_replace, which frees the detached checkpoint. But if saving failed (`by`
+ * is NULL), checkpoint_replace puts the detached checkpoint back, which still fits the budget. Returns the checkpoint
+ * that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
-/* An entry can be pinned several times. checkpoint_pin returns false and leaves c unchanged if the pinned entries would
- * take more than half of the budget. */
+/* A checkpoint can be pinned several times. checkpoint_pin returns false and leaves c unchanged if the pinned
+ * checkpoints would take more than half of the budget. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 
-void checkpoint_use(checkpoint_store *store, checkpoint *c); /* called when the entry was restored, or saved again */
+/* called when the checkpoint was restored, or saved again */
+void checkpoint_use(checkpoint_store *store, checkpoint *c);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Every state in host memory is a blob: a block of bytes that never changes once it is filled. So several holders can
  * share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a blob can be held:
- *   LEDGER_PARKED       sessions without a slot (branch.h), and the logits that they keep
+ *   LEDGER_PARKED       branches without a slot (branch.h), and the logits that they keep
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
  * The bytes of a blob count in each use for which it is held, so that no budget depends on when another use drops the
@@ -59,8 +59,9 @@ bool ledger_admits(const ledger *l, size_t n_bytes);
 /* Returns the unused part of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 
-/* Count bytes for a use without a blob. For example, before the store reads a file, the bytes of the blobs that it will
- * make are reserved as in flight, until these blobs are held or freed. */
+/* ledger_reserve adds bytes to a use without a blob, and ledger_release subtracts them. For example, before the store
+ * reads a file, the bytes of the blobs that it will make are reserved as in flight, until these blobs are held or
+ * freed. */
 void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_release(ledger *l, ledger_use use, size_t n_bytes);
 

@@ -11,9 +11,9 @@
  *       parts         part header + state + logits, each: first the whole state, then checkpoints of shorter prefixes
  *       checksum      of everything after the header
  *
- * The branch file does not mention the state file: a state belongs to the branch iff the state's hash is that of the
- * branch's first k tokens. So any combination of files that a crash leaves is safe, and if the state is gone, the
- * branch's tokens are prefilled again.
+ * The branch file does not mention the state file: a state belongs to a branch iff the hash in the state file is the
+ * hash of the branch's first k tokens. So any combination of files that a crash leaves is safe, and if the state is
+ * gone, the branch's tokens are prefilled again.
  *
  * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose header has
  * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file of
@@ -48,14 +48,15 @@ typedef struct branch_file {
     uint32_t n_tokens;
 } branch_file;
 
-/* A part of a state file: the state after k tokens, optionally with the logits after the k-th token. Its bytes are laid
- * out like a checkpoint's blob. */
+/* A part of a state file: the state after k tokens, optionally with the logits after the k-th token. The bytes of a
+ * part are laid out like the blob of a checkpoint (checkpoint.h). */
 typedef struct state_part {
     uint32_t k;
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    /* during a write, the job holds the blob as in flight (ledger.h); after a read, the blob has no holder */
+    /* blob with the bytes (ledger.h): during a write, the store job holds it as in flight; after a read, it has no
+     * holder */
     blob *held;
 } state_part;
 
@@ -98,8 +99,8 @@ bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t 
 /* ---- the branch file ---- */
 
 /* branch_file_prepare writes the file under a temporary name, branch_file_commit renames the file, and
- * branch_file_abandon removes the temporary file. The caller must call durable_sync after branch_file_commit. Return
- * LLM_OK, or LLM_IO with errno. If branch_file_prepare fails, no temporary file is left. */
+ * branch_file_abandon removes the temporary file. The caller must call durable_sync after branch_file_commit. The first
+ * two return LLM_OK, or LLM_IO with errno. If branch_file_prepare fails, no temporary file is left. */
 int branch_file_prepare(const char *directory, const uint8_t identity[16], const branch_file *f);
 int branch_file_commit(const char *directory, uint64_t id);
 void branch_file_abandon(const char *directory, uint64_t id);
@@ -137,7 +138,7 @@ int snapshot_remove_state(const char *directory, uint64_t id);
 /* Gives the state file a second name, which is safe because state files never change. Returns LLM_OK or LLM_IO. */
 int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to);
 
-/* Rename a file that must not be read again to ID.refused or ID.refused-state. */
+/* Rename a file that must not be read again: a branch file to ID.refused, a state file to ID.refused-state. */
 void snapshot_set_branch_aside(const char *directory, uint64_t id);
 void snapshot_set_state_aside(const char *directory, uint64_t id);
 

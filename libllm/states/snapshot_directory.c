@@ -1,4 +1,5 @@
-/* snapshot_directory.c: links, removes, sets aside and scans the two files of a branch as a whole. */
+/* snapshot_directory.c: links, removes, renames and lists branch files and state files, without reading their
+ * contents. */
 #include <dirent.h>
 #include <unistd.h>
 

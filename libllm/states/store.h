@@ -1,13 +1,14 @@
 /* store.h: the store thread does all disk I/O, so that the decode thread never waits for a disk. The decode thread
- * pushes jobs and takes results. Before the decode thread starts and after it has ended, the thread that opens and
- * closes the engine does so. A job and the memory it points to belong to the store from the push until the result is
- * taken. Blobs (ledger.h) are the exception: they belong to the ledger, and the store only reads their bytes.
+ * pushes jobs and takes their results. Before the decode thread starts and after it has ended, the thread that opens
+ * and closes the engine pushes and takes them. A job and the memory that the job points to belong to the store from the
+ * push until the result is taken. Blobs (ledger.h) are the exception: they belong to the ledger, and the store only
+ * reads their bytes.
  *
  * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
  * and can overtake states, because they are small and commands wait for them. Reading and writing states may take
  * seconds. Any order of changes and states is safe, because the two files of a branch do not depend on each other
- * (snapshot.h). The callers keep the queues short: each job has a command that waits for it, or is the only job of its
- * kind for its branch. No state is written while STORE_JOBS_MAX jobs wait. */
+ * (snapshot.h). The queues stay short, because the callers push a job only for a command that waits for it, or if no
+ * other job of this kind is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
@@ -27,7 +28,9 @@ enum {
 typedef struct store store;
 
 typedef enum store_verb {
-    STORE_CHANGE, /* writes branch files, all or none, then removes branch files */
+    /* changes the files of some branches (store_change): first writes branch files, either all or none, then removes
+     * others */
+    STORE_CHANGE,
     /* writes a branch's state, or links the state of `linked_id`; does nothing if the branch has no branch file */
     STORE_WRITE,
     STORE_READ,   /* reads a branch's state */

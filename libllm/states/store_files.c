@@ -124,8 +124,8 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
-/* Commits and syncs the changes of the job: with `writes` those that write files, else the removals. Returns whether the
- * job has such changes. */
+/* Commits and syncs one kind of the job's changes: with `writes` the changes that write files, else the removals.
+ * Returns whether the job has changes of this kind. */
 static bool commit_all(store_files *f, store_job *job, bool writes)
 {
     bool any = false;
