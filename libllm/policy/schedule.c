@@ -131,8 +131,8 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
 
 /* Distributes a step's prompt tokens. First, each request whose remaining tokens fit into an equal share (is_short)
  * gets all of them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time,
- * a further request gets at least CHUNK_MIXED_MIN tokens, or fewer if they finish its prompt, or nothing: for every
- * request that takes part, the call reads a KV cache. */
+ * further requests get tokens, but each at least CHUNK_MIXED_MIN, or fewer if they finish its prompt: for every request
+ * that takes part, the call reads a KV cache, which fewer tokens would not be worth. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};

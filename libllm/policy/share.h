@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns how much of a limit one of n owners can hold, at least 1. Half of the equal part of each other owner is left
- * free, at least one in total, so that no owner is locked out. A single owner can hold everything. */
+/* Returns how much of a limit one of n owners can hold, at least 1. So that no owner is locked out, an owner must leave
+ * half of limit / n_owners to each of the others, and at least 1 in total. A single owner can hold everything. */
 uint32_t share_of(uint32_t limit, uint32_t n_owners);
 
 /* Converts bytes to an amount: units of 4 KiB, rounded up. */
@@ -40,8 +40,7 @@ typedef struct share_claim {
 /* Chooses which holding (for example which slot) is given up, and returns its index, or n if none may go. Chooses the
  * owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest order. If
  * no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, an asker that
- * already has an equal part never takes the last holding that another owner could lose. Takes time in proportion to
- * n. */
+ * already has an equal part never takes another owner's last holding that may go. Takes time in proportion to n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 /* To choose several holdings before any of them goes, call share_add_up once, and then share_next_victim for each of
