@@ -28,7 +28,7 @@ uint64_t ring_committed(const ring *r); /* producer: bytes committed so far; gro
  * ring is empty. */
 const void *ring_peek(ring *r, size_t *n_bytes);
 void ring_release(ring *r);
-/* either thread; after a call by the producer, the consumer may empty the ring at any time */
+/* called by either thread; if the producer gets false, the consumer may still empty the ring at any moment */
 bool ring_is_empty(const ring *r);
 
 #endif
