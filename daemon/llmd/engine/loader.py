@@ -49,7 +49,7 @@ class EngineLoader:
         self._pointer = self.thread.submit(open_engine, self._options)
 
     def _prepare(self) -> None:
-        """Called just before the engine is opened."""
+        """Called just before the engine is opened. Subclasses can override it."""
 
     async def pointer(self) -> Any:
         """Waits for the opened engine and returns its pointer. Raises EngineError, whose message is for the user."""
