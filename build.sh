@@ -49,7 +49,7 @@ usage: ./build.sh VERB [arguments]
   clean                    remove the build outputs of this checkout (the cache of llama.cpp builds stays)
 
 First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc g++ patch && ./build.sh serve
-Then, in another terminal: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
+Then, in another terminal: curl -N http://127.0.0.1:15563/v1/chat/completions -H 'content-type: application/json' \
                              -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
 
 Set-up takes 5 to 15 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:

@@ -18,7 +18,7 @@ from llmd.engine import native
 from llmd.http import metrics
 from llmd.http.parameters import parameters_of
 from llmd.process import config_reader
-from llmd.process.config_table import OPTIONS
+from llmd.process.config_table import DEFAULT_PORT, OPTIONS
 from tests.schemas import __main__ as schemas
 from tools import reference
 from tools.verbs import Verb, verbs
@@ -33,6 +33,15 @@ LINKING = (
     ROOT / "ARCHITECTURE.md",
     ROOT / "CHANGELOG.md",
     ROOT / "tools" / "demo_model" / "README.md",
+)
+ADDRESSING = (
+    ROOT / "README.md",
+    ROOT / "build.sh",
+    ROOT / "docs" / "clients.md",
+    ROOT / "docs" / "http.md",
+    ROOT / "daemon" / "llmd" / "process" / "manual.py",
+    ROOT / "systemd" / "llmd.service",
+    ROOT / "systemd" / "llmd.socket",
 )
 
 
@@ -68,6 +77,11 @@ def test_each_table_stands_in_one_page() -> None:
 def test_option_is_documented(name: str) -> None:
     option = next(option for option in OPTIONS if option.name == name)
     assert f"`{option.flag} " in page("reference") and f"`{option.environment}`" in page("reference")
+
+
+@pytest.mark.parametrize("path", ADDRESSING, ids=relative)
+def test_addresses_have_the_default_port(path: Path) -> None:
+    assert set(re.findall(r"127\.0\.0\.1:(\d+)", path.read_text())) == {str(DEFAULT_PORT)}
 
 
 @pytest.mark.parametrize("code", errors.CODES)

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from llmd.process.config_table import DEFAULT_PORT
+
 README = Path(__file__).parents[2] / "README.md"
-ADDRESS = "http://127.0.0.1:8000"
+ADDRESS = f"http://127.0.0.1:{DEFAULT_PORT}"
 """llmd's address in these lines."""
 CONTEXT = "65536"
 """The context size in these lines, which stands for the daemon's."""

@@ -1,7 +1,7 @@
 """Play the evaluation through a running daemon and print the table of scores.
 
     python -m tools.demo_model.evaluate --model llmd-demo.gguf       (starts llmd on a free port)
-    python -m tools.demo_model.evaluate --url http://127.0.0.1:8000
+    python -m tools.demo_model.evaluate --url http://127.0.0.1:15563
 
 Every turn sends the whole history, with the model's own earlier answers in it. A recall counts when the answer holds the
 value that was told, a question for something unknown when the answer says that it was not told; `exact` rows count the

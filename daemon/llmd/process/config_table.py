@@ -33,6 +33,12 @@ DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
 STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gguf"
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
+DEFAULT_PORT = 15563
+"""1, and LLMD on a telephone's keypad. Not 8000 or 8080, because many other servers use those ports by default. Below
+32768, because Linux gives higher ports to outgoing connections, so that any program could have taken the port before
+llmd starts.
+"""
+
 SLOTS_MAX = 256
 PARKED_MAX = 1024
 BRANCHES_MAX = 16
@@ -70,7 +76,7 @@ class Config:
     chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
     host: str = _server("127.0.0.1", text("an address"), "ADDRESS",
         "address to listen on; an address that other machines can reach needs --api-key-file or --open on")
-    port: int = _server(8000, integer(0, 65535, "a port from {} to {}; 0 picks a free one"), "PORT",
+    port: int = _server(DEFAULT_PORT, integer(0, 65535, "a port from {} to {}; 0 picks a free one"), "PORT",
         "TCP port to listen on")
     socket: Path = _server(default_socket, path, "PATH",
         "unix socket to listen on; every user who can open the socket is an administrator")
