@@ -280,7 +280,7 @@ async def test_a_key_is_needed(locked: Daemon) -> None:
 
 
 async def test_probes_need_no_key(locked: Daemon) -> None:
-    for path in ("/health", "/ready", "/v1/health", "/openapi.json"):
+    for path in ("/live", "/health", "/ready", "/v1/health", "/openapi.json"):
         assert (await locked.ask("GET", path)).status == 200
 
 

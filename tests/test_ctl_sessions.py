@@ -245,7 +245,7 @@ llmd_state_used_bytes 1048576
 
 
 def serve_status(daemon: FakeDaemon, ready: dict[str, Any], status: int = 200, version: str = "0.1.0") -> None:
-    daemon.route("GET /health", {"status": "ok", "version": version, "pid": 42})
+    daemon.route("GET /live", {"status": "ok", "version": version, "pid": 42})
     daemon.route("GET /ready", lambda exchange: exchange.answer(ready, status))
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": STORAGE})
     daemon.route("GET /metrics", METRICS)

@@ -42,7 +42,7 @@ ACTIONS = ("reset", "fork", "park", "pin", "rename", "save", "load")
 def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
     fake = FakeDaemon(tmp_path / "llmd.sock")
     fake.route(CHAT, echo)
-    fake.route("GET /health", {"status": "ok", "version": "0", "pid": 1})
+    fake.route("GET /live", {"status": "ok", "version": "0", "pid": 1})
     fake.route("GET /ready", {"status": "ready", "model": "tiny"})
     fake.route("GET /metrics", "llmd_steps_total 1\n")
     fake.route("GET /v1/models", {"data": [{"id": "tiny"}]})

@@ -108,7 +108,11 @@ async def loading(directory: Path, gate: threading.Event, **options: Any) -> Asy
 async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> None:
     async with loading(tmp_path, gate, model_id="mine") as daemon:
         daemon.state.loading = Loading(lambda: 430, chain([0.0], repeat(12.0)).__next__)
-        assert (await daemon.ask("GET", "/health")).json["status"] == "ok"
+        assert (await daemon.ask("GET", "/live")).json["status"] == "ok"
+        for path in ("/health", "/v1/health"):
+            health = await daemon.ask("GET", path)
+            assert (health.status, health.headers["Retry-After"]) == (503, "16")
+            assert health.json == {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
         assert (await daemon.ask("GET", "/openapi.json")).status == 200
         answer = await daemon.ask("GET", "/ready", local=True)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "16")  # 570 / 430 * 12

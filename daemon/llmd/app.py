@@ -49,7 +49,7 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
     """Returns the application. When the application starts, `loader` begins to load the model, unless `loader.begin()`
-    was called before. Until the model is loaded, only public endpoints such as /health answer; the others return 503.
+    was called before. Until the model is loaded, only public endpoints such as /ready answer; the others return 503.
     """
     app = web.Application(middlewares=[boundary])
     loader = loader or DaemonEngineLoader(config)

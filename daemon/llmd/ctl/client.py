@@ -91,8 +91,8 @@ class Client:
         None if there is no limit.
         """
 
-    def health(self) -> Json:
-        return self._look("/health")[1]
+    def live(self) -> Json:
+        return self._ask("GET", "/live")
 
     def ready(self) -> tuple[int, Json]:
         """Returns the HTTP status of /ready, and its answer."""

@@ -32,18 +32,18 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     client = context.client
-    health, (http_status, ready) = client.health(), client.ready()
+    live, (http_status, ready) = client.live(), client.ready()
     listed = client.sessions()
     slot_counts, storage = listed.get("places") or {}, listed.get("storage") or {}
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
-    raw: Json = {"health": health, "ready": ready, "places": slot_counts, "storage": storage, "metrics": counters}
+    raw: Json = {"health": live, "ready": ready, "places": slot_counts, "storage": storage, "metrics": counters}
     context.say(raw, lambda: overview(raw, counters))
-    _warn_if_different(context, health.get("version"))
+    _warn_if_different(context, live.get("version"))
     return EXIT_OK if http_status == 200 else EXIT_REFUSED
 
 
 def overview(raw: Json, counters: Counters) -> str:
-    health, ready, storage = raw["health"], raw["ready"], raw["storage"]
+    live, ready, storage = raw["health"], raw["ready"], raw["storage"]
 
     def counter(name: str) -> int:
         return int(counters.get(name, 0))
@@ -52,7 +52,7 @@ def overview(raw: Json, counters: Counters) -> str:
     steps, n_parked = counter("steps_total"), raw["places"].get("parked", 0)
     running, waiting = counter("requests_running"), counter("requests_waiting")
     pairs = [
-        ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
+        ("llmd", f"{text.scalar(live.get('version'))}, pid {live.get('pid')}, {state(ready)}"),
         ("model", text.scalar(ready.get("model"))),
         ("sessions", sessions.slots_line(raw["places"])),
         ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
@@ -178,10 +178,10 @@ def _embeddings(meta: Json) -> str:
 def run_version(context: Context) -> None:
     if not context.json:
         output.answer(f"llmctl  {llmd.__version__}")
-    health = context.client.health()
-    raw = {"llmctl": llmd.__version__, "llmd": health}
-    context.say(raw, lambda: f"llmd    {health.get('version', 'unknown')}")
-    _warn_if_different(context, health.get("version"))
+    live = context.client.live()
+    raw = {"llmctl": llmd.__version__, "llmd": live}
+    context.say(raw, lambda: f"llmd    {live.get('version', 'unknown')}")
+    _warn_if_different(context, live.get("version"))
 
 
 def _warn_if_different(context: Context, daemon: object) -> None:

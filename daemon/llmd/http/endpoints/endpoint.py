@@ -36,6 +36,8 @@ class Endpoint:
     """The form of the endpoint's error answers."""
     id_spans_slashes: bool = False
     """True if {id} stands for the whole rest of the path, including slashes."""
+    unready: type[Any] | None = None
+    """Type of the body of an answer with status 503, if it is not the endpoint's error envelope."""
     failures: tuple[str, ...] = ()
     """Codes (errors.CODES) of errors that this endpoint can return, in addition to the codes that every endpoint, or
     every endpoint with a request body, can return.

@@ -1,4 +1,6 @@
-"""The endpoints /health (whether the process is alive), /ready (whether the daemon can serve requests) and /metrics."""
+"""The endpoints /live (whether the process is alive), /health (whether the model is loaded), /ready (whether the daemon
+can serve requests) and /metrics.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,25 @@ from ...core import limits
 from ..body import respond
 from ..context import STATE, State
 from ..metrics import CONTENT_TYPE
-from .wire import Health, Readiness
+from .wire import Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
+
+_LOADING = HealthErrorEnvelope(HealthError(503, "Loading model", "unavailable_error"))
 
 
-async def health(_: web.Request) -> web.Response:
-    return respond(Health(status="ok", version=__version__, pid=os.getpid()))
+async def live(_: web.Request) -> web.Response:
+    return respond(Liveness(status="ok", version=__version__, pid=os.getpid()))
+
+
+async def health(request: web.Request) -> web.Response:
+    """Answers as llama-server does, because programs that start llama-server (llama-swap) send /health until the status
+    is 200, and only then send requests.
+    """
+    state = request.app[STATE]
+    if state.loaded_model is not None:
+        return respond(Health(status="ok"))
+    answer = respond(_LOADING, status=503)
+    answer.headers["Retry-After"] = str(state.loading.retry_after_s())
+    return answer
 
 
 def readiness(state: State) -> Readiness:

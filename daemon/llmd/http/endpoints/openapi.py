@@ -25,7 +25,7 @@ _SESSION = "/v1/sessions/{id}"
 
 
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
-    named = [_element(kind) for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
+    named = [_element(kind) for row in endpoints for kind in (row.takes, row.answer, row.unready) if kind]
     types = list(dict.fromkeys([OWN.kind, *(row.envelope.kind for row in endpoints), *named]))
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
     for kind in filter(is_struct, types):
@@ -99,7 +99,7 @@ def _success(row: Endpoint) -> dict[str, Any]:
 
 def _failures(row: Endpoint) -> dict[str, Any]:
     """Returns the descriptions of an endpoint's error answers, by HTTP status. Every answer with an error status has
-    the endpoint's error envelope as its body, except the 503 of /ready.
+    the endpoint's error envelope as its body, except the 503 of /health and /ready.
     """
     failures = {
         str(row.envelope.status(status)): {
@@ -108,8 +108,8 @@ def _failures(row: Endpoint) -> dict[str, Any]:
         }
         for status, codes in by_status(row.codes).items()
     }
-    if row.path == "/ready" and row.answer is not None:
-        failures["503"] = {"description": "llmd is not ready", "content": {_JSON: {"schema": _ref(row.answer)}}}
+    if row.unready is not None:
+        failures["503"] = {"description": "llmd is not ready", "content": {_JSON: {"schema": _ref(row.unready)}}}
     return failures
 
 

@@ -354,10 +354,26 @@ class RenderedTemplate(msgspec.Struct, frozen=True):
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
-class Health(msgspec.Struct, frozen=True):
+class Liveness(msgspec.Struct, frozen=True):
     status: Literal["ok"]
     version: str
     pid: int
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: Literal["ok"]
+
+
+class HealthError(msgspec.Struct, frozen=True):
+    """The error of llama-server's /health while the model loads. Its `code` is the HTTP status."""
+
+    code: int
+    message: str
+    type: str
+
+
+class HealthErrorEnvelope(msgspec.Struct, frozen=True):
+    error: HealthError
 
 
 class Readiness(msgspec.Struct, frozen=True):
