@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from llmd.answers.memory import digest_of
+from llmd.answers.digest import digest_of
 from llmd.core import limits
 from llmd.core.context_limits import ContextLimits
 from llmd.core.errors import ApiError, quoted
