@@ -260,7 +260,7 @@ int decode_start(decode *d)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_requested, false);
     table_set_forgotten_listener(d->table, decode_forgotten, d);
-    /* set before the thread exists, because commands may be pushed as soon as decode_start returns */
+    /* set before the thread is created, so that it is set when decode_start returns and commands are pushed */
     atomic_store(&d->life, DECODE_SERVING);
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

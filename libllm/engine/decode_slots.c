@@ -105,7 +105,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
 }
 
 /* Whether new requests must wait, because OVERTAKEN_MAX requests have begun since a generation lost its slot. They wait
- * only if this generation would fit the KV cache next to the requests that arrived before it. */
+ * only if this generation could continue next to the requests that arrived before it: the KV cache has room for it, and
+ * its owner's share of slots is not used up. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -273,8 +274,9 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* A new request that gets no slot at its first attempt tries once more in the next loop. Until then, another
-         * branch for which a slot was kept free (table_may_take_slot) may have taken that slot. */
+        /* A new request that gets no slot at its first attempt tries once more in the next loop. The attempt may have
+         * failed only because a slot was kept free for another branch (table_may_take_slot), which may have a slot by
+         * then. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
         break;

@@ -15,7 +15,7 @@
 
 typedef struct outbox {
     uint64_t request;
-    bool is_due[LLM_EVENT_CONSUMED + 1]; /* events to be delivered: ADMITTED, STARTED, CONSUMED, FINISHED */
+    bool is_due[LLM_EVENT_CONSUMED + 1]; /* whether ADMITTED, STARTED, CONSUMED, FINISHED are to be delivered */
     uint32_t entry;                      /* sent with ADMITTED */
     uint32_t n_prompt;                   /* n_prompt and plan are sent with STARTED */
     resume_plan plan;

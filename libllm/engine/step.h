@@ -50,7 +50,7 @@ typedef struct step {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the request's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the request has tokens in the current call */
     request *checkpoint;                   /* a decoding request whose checkpoint is taken after this step; or NULL */
-    uint32_t n_due;                        /* checkpoints due after the last call */
+    uint32_t n_due;                        /* number of checkpoints that are due after the last call */
     step_due due[LLM_SEQUENCES_MAX];
     model_batch batch;
     int32_t *tokens; /* arrays of n_batch, owned */
@@ -63,8 +63,8 @@ typedef struct step {
 int step_open(step *t);
 void step_close(step *t);
 
-/* step_begin begins a step. step_add adds a request that has begun and has a slot, LLM_SEQUENCES_MAX at most. step_plan
- * then decides how many tokens each request consumes. */
+/* step_begin begins a step. step_add adds a request that has begun and has a slot; a step has at most LLM_SEQUENCES_MAX
+ * requests. After that, step_plan decides how many tokens each request consumes. */
 void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
