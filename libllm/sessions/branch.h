@@ -115,7 +115,7 @@ typedef struct branch_shared {
 
 typedef struct branch {
     const branch_shared *shared;
-    uint32_t entry; /* its record in the session table */
+    uint32_t entry; /* index of its entry in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
     bool is_held; /* a command copies the branch, so the branch counts as busy */
@@ -156,7 +156,7 @@ void branch_init(branch *b, const branch_shared *shared, uint32_t entry);
 void branch_open(branch *b, session_name name, uint64_t id);
 void branch_rename(branch *b, session_name name);
 void branch_close(branch *b);
-void branch_reset(branch *b); /* the branch keeps its slot, if it has one */
+void branch_reset(branch *b); /* removes all tokens and the state; the branch keeps its slot, if it has one */
 
 /* Whether all tokens are in the model's vocabulary. */
 bool branch_are_tokens(const model_info *info, const int32_t *tokens, uint32_t n);
@@ -241,6 +241,6 @@ bool branch_park(branch *b);
  * no state for its tokens or the model refused the state (the branch then has the slot and is invalid). */
 model_result branch_take_slot(branch *b, uint16_t slot);
 
-void branch_publish(branch *b); /* publishes changes of `record` */
+void branch_publish(branch *b); /* writes `record` to the session table, where readers see it */
 
 #endif

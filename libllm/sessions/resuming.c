@@ -162,8 +162,8 @@ typedef struct state_on_disk {
 } state_on_disk;
 
 /* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens, of which a state in
- * memory already covers n_in_memory. A read that has not begun needs memory, and starts after all reads and writes in
- * flight. */
+ * memory already covers n_in_memory. A read that has not begun must wait for all reads and writes in flight. Returns 0
+ * if it has not begun and memory for it is short. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;

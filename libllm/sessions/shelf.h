@@ -144,8 +144,8 @@ bool table_remove_state(branch_table *table, branch *b);
  * removes nothing if the file would not fit even then, or would itself be the least valuable. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
 
-/* Called at a start: sets the limit on state files if the options have none, and removes state files beyond the
- * limit. */
+/* Called when the daemon starts: sets the limit on state files if the options have none, and removes state files beyond
+ * the limit. */
 void table_limit_disk(branch_table *table);
 
 /* Returns a sort key, which is smaller for branches with less valuable tokens. Always below 2^63. (branch_table.c) */

@@ -89,7 +89,7 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
 /* Called before `b` continues with this prompt. Copies `b` to another branch (the kept branch) if the prompt discards
- * tokens of `b` that take longer to prefill again than to copy, and if the copy can get a free entry or the entry of a
+ * tokens of `b` whose prefill would take longer than the copy, and if the copy can get a free entry or the entry of a
  * less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
