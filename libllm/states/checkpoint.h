@@ -39,8 +39,9 @@ typedef struct checkpoint {
     bool is_whole;
     float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
-    uint32_t n_pins;           /* number of branches that pin this checkpoint as their shared prefix */
-    uint64_t used;             /* clock of the last use of this checkpoint, or of a longer one that continues it */
+    uint32_t n_pins; /* number of branches that pin this checkpoint as their shared prefix */
+    /* the store's `clock` at the last use of this checkpoint, or of a longer one that continues it */
+    uint64_t used;
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
     /* k of the longest checkpoint that begins with the tokens of this one; may be this one */
     uint32_t longest;
@@ -55,7 +56,7 @@ typedef struct checkpoint_store {
     checkpoint **entries; /* ascending by k */
     uint32_t n_entries;
     uint32_t capacity;
-    uint64_t clock;
+    uint64_t clock; /* counts uses, and so orders them */
     size_t n_bytes;
     size_t n_bytes_max;
     size_t n_pinned_bytes; /* at most half of n_bytes_max */
