@@ -327,7 +327,8 @@ void session_table_leave(session_table *p)
     if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
         free(p->name);
         p->name = NULL;
-        give_up_lock(p); /* releases the lock, because no mapping of the locked file is left */
+        /* mmap has replaced the mapping of the locked file, so closing the descriptor releases the lock */
+        give_up_lock(p);
     }
     close(fd);
 }
