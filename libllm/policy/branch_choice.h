@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct branch_candidate {
-    /* tokens of the branch's last prompt; its answer is not counted, because it may be requested again */
+    /* tokens of the branch's last prompt, without the answer to it, because a client may request another answer */
     uint32_t n_history;
     uint32_t n_common; /* tokens of the common prefix of this branch and the request's prompt */
     uint32_t n_head;   /* tokens of the prompt's head, which many conversations share (llm_prompt) */

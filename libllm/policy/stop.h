@@ -42,7 +42,7 @@ typedef struct stop_result {
 int stop_open(stop *s, uint32_t n_stops, const char *const *stops, const size_t *stop_bytes);
 void stop_close(stop *s);
 
-/* Takes the next bytes of the generation, at most STOP_FEED_BYTES_MAX. When a stop string was found, no more bytes may
+/* Takes the next bytes of the generation, at most STOP_FEED_BYTES_MAX. After a stop string was found, no more bytes may
  * be fed. */
 void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out);
 
