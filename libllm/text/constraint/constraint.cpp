@@ -6,9 +6,9 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Limits of a document. llmd chooses the members of a document, but clients determine its size, because each tool that
- * a client offers adds triggers and marks (texts that end reasoning, thinking.h). */
-constexpr size_t SEQUENCE_MAX = 256; /* limit on the tokens of a sequence that begins or ends reasoning */
+/* Limits of a document. llmd writes the document, but clients determine its size, because each tool that a client
+ * offers adds triggers and end delimiters of reasoning (marks, thinking.h). */
+constexpr size_t SEQUENCE_MAX = 256; /* most tokens of a delimiter that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
@@ -145,8 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the text that the grammar receives for the token. The text is empty for control tokens, except for those
- * whose text belongs to the answer. */
+/* Returns the token's text as the grammar receives it. A control token has no text for the grammar, unless its text
+ * belongs to the answer (see `shows`). */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -160,8 +160,8 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* If the grammar does not accept the text of the trigger, the text was not a trigger. The answer then stays
- * unconstrained, and the answer parser treats this text as ordinary text. */
+/* If the grammar does not accept the text from the trigger on, this text only looked like a trigger. The grammar then
+ * stays inactive, and the answer parser treats this text as ordinary text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -188,8 +188,8 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
-/* The walk examines the vocabulary's tree, which has neither control tokens nor tokens that end an answer. Tokens of
- * both kinds are therefore checked one by one. */
+/* `walk` finds the allowed tokens in the prefix tree of the vocabulary. This tree has neither control tokens nor tokens
+ * that end an answer, so tokens of these two kinds are checked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
@@ -227,8 +227,9 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* The mark that ended the reasoning can itself begin a tool call, because some models begin a call inside <think>
- * without closing the reasoning. So the triggers get the mark's tokens, but no earlier tokens, which were reasoning. */
+/* The delimiter that ended the reasoning can itself begin a tool call, because some models begin a call inside <think>
+ * without closing the reasoning. So the triggers get the delimiter's tokens, but not the tokens before, which were
+ * reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();
@@ -244,9 +245,9 @@ void constraint::accept_ending()
     }
 }
 
-/* Passes the token to `thought`. Then passes it to the grammar if the grammar is active; otherwise to the triggers, but
- * not during reasoning. The token that ended the reasoning reaches the triggers only as part of its mark
- * (accept_ending). */
+/* Passes the token to `thought`, which tracks reasoning. Then passes the token to the grammar if the grammar is active;
+ * otherwise to the triggers, unless the token is reasoning. The token that ended the reasoning reaches the triggers
+ * only as part of the end delimiter (accept_ending). */
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);

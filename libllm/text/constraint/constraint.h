@@ -8,8 +8,8 @@
  *    `----(the grammar rejects it: not a trigger)---'
  *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
- * model may mention a tool call there that it does not make. `begun` is a separate state because passing the trigger's
- * tokens to the grammar is slow. In the state `begun`, is_slow() returns true, so that the next pick does not run on
+ * model may mention a tool call there that it does not make. `begun` is a separate state for this reason: passing the
+ * trigger's tokens to the grammar is slow, so is_slow() returns true in this state, and the next pick does not run on
  * the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
@@ -36,7 +36,8 @@ class constraint {
         return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
     }
 
-    /* Returns whether the grammar is active. If a trigger has been found, begins the grammar first. */
+    /* Returns whether the grammar is active. If a trigger has been found (state `begun`), first passes the trigger's
+     * tokens to the grammar. */
     bool holds();
     bool allows(int32_t token);
     void find_allowed(token_set &allowed);
@@ -69,10 +70,11 @@ class constraint {
     std::optional<grammar_walk> walk; /* exists while the grammar is active */
     bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
-    std::vector<trigger::piece> begun; /* tokens from the trigger on, which the grammar has not received yet */
+    std::vector<trigger::piece> begun; /* tokens from the trigger on; filled in the state `begun`, when the grammar has
+                                        * not received them yet */
     std::unordered_set<int32_t> preserved;
     thinking thought;
-    uint8_t n_missing = 0; /* bytes that are still missing to complete the answer's last character */
+    uint8_t n_missing = 0; /* number of bytes that are still missing to complete the answer's last character */
 
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;

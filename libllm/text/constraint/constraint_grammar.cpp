@@ -97,8 +97,8 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 } // namespace
 
 /* The grammar is parsed once here, so that an error in the grammar fails the request before it begins, instead of
- * interrupting its answer. If libllm itself wrote the grammar and it is refused, the client's request cannot be
- * expressed within the limits, and grammar_beyond is thrown. */
+ * interrupting its answer. If the grammar was written by libllm (for example from a schema) and is refused, the client
+ * made no error: what it requested cannot be expressed within the limits. In this case grammar_beyond is thrown. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

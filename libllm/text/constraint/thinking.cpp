@@ -4,8 +4,8 @@
 
 namespace {
 
-/* Returns whether the text ends with the beginning of `mark`, but not with the whole mark. Blanks at the start of a
- * mark are ignored, because in the text most such blanks belong to the reasoning. */
+/* Returns whether the text ends with the first bytes of the end delimiter `mark`, but not with the whole delimiter.
+ * Blanks at the start of the delimiter are ignored, because in the text most such blanks belong to the reasoning. */
 bool ends_amid(const std::string &text, const std::string &mark)
 {
     const size_t from = std::min(mark.find_first_not_of(" \t\r\n"), mark.size());
@@ -46,8 +46,8 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Adds a token to `recent`, and removes the oldest tokens if they are too far before the last token to be part of the
- * same mark. */
+/* Adds a token to `recent`. Removes the oldest tokens that are too far back: no delimiter is long enough to contain
+ * both them and the new token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -79,10 +79,9 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* The first forced token comes only after a complete character. It also waits while the text ends with the beginning of
- * a mark: the mark may begin a tool call, and the forced end of the reasoning would then be written into this call. The
- * wait is limited to the length of the longest mark, because the reasoning could contain beginnings of marks
- * forever. */
+/* The first forced token comes only after a complete character. It also waits while the text ends with the first bytes
+ * of an end delimiter: they may begin a tool call, and the forced tokens would then be written into this call. The wait
+ * is limited to the length of the longest delimiter, because reasoning could contain such bytes again and again. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -97,8 +96,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Looks for the first mark that the last token completed. Returns the number of bytes from the start of that mark to
- * the end of the text, or 0 if the token completed no mark. */
+/* Looks for the first end delimiter that the last token completed. Returns the number of bytes from its start to the
+ * end of the text, or 0 if the token completed no end delimiter. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
@@ -115,7 +114,7 @@ size_t thinking::ending_bytes() const
     return text.size() - begin;
 }
 
-/* Returns whether the last token completed a mark, and stores the mark's tokens in last_ending. */
+/* Returns whether the last token completed an end delimiter, and stores the delimiter's tokens in last_ending. */
 bool thinking::find_ending()
 {
     size_t n_tokens = 0, n_bytes = 0;
@@ -134,9 +133,10 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
-/* Outside reasoning, only the start of reasoning is searched for; inside reasoning, only marks, which end it. Blanks
- * after the end belong neither to the reasoning nor to the answer, so is_between is true until a token has other text.
- * The complete sequence of forced tokens ends the reasoning even if it is not a mark. */
+/* Outside reasoning, only the tokens that open it are searched for; inside reasoning, only end delimiters. Blanks after
+ * the end of reasoning belong neither to the reasoning nor to the answer: is_between is true until a token has other
+ * text than blanks. The complete sequence of forced tokens ends the reasoning even if this sequence is no end
+ * delimiter. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {
     const bool was_forced = due() == token;

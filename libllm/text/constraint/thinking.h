@@ -1,9 +1,9 @@
-/* thinking.h: follows whether an answer is reasoning and for how many tokens, and forces tokens when the reasoning
- * budget is used up. Reasoning ends at a mark. A mark is the closing tag of the model family, or the text with which a
- * call of a known tool begins, because some models begin a call without closing the reasoning. With 256 tools there are
- * 256 marks. Most tokens are not compared with the marks, because they contain no byte that is the last byte of a mark.
- * This reduced the cost per token from 17.4 to 1.6 us. One object per answer, owned by the thread that samples the
- * answer. */
+/* thinking.h: tracks which tokens of an answer are reasoning, counts them, and forces tokens when the reasoning budget
+ * is used up. Reasoning ends at an end delimiter (struct mark). This is the closing tag of the model family, or the
+ * text with which a call of a known tool begins, because some models begin a call without closing the reasoning. With
+ * 256 tools there are 256 end delimiters. Most tokens are not compared with them: only a token with a byte that is the
+ * last byte of some end delimiter can complete one. Skipping all other tokens reduced the cost per token from 17.4 to
+ * 1.6 us. One object per answer, owned by the thread that samples the answer. */
 #ifndef LLM_THINKING_H
 #define LLM_THINKING_H
 
@@ -17,25 +17,26 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A mark that ends the reasoning: a sequence of tokens, or a text, whatever tokens it consists of. A mark can be
-     * the beginning of a tool call. */
+    /* A delimiter that ends the reasoning, which can be the beginning of a tool call. It is found as this sequence of
+     * tokens, or as this text in any tokens. */
     struct mark {
         std::vector<int32_t> tokens;
         std::string text;
     };
 
-    std::vector<int32_t> start;  /* tokens that open reasoning; empty if only the prompt can open reasoning */
+    std::vector<int32_t> start;  /* tokens that open reasoning; empty if the answer never opens reasoning (then only the
+                                  * prompt can) */
     std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
     int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;
 
-    /* Adds a mark that ends the reasoning. */
+    /* Adds an end delimiter. */
     void add_end(mark end);
 
     /* If the budget is used up, returns the token that must come next, whatever the model predicts. Returns -1 if the
      * model decides. */
     int32_t due() const;
-    /* Adds a token of the answer. `is_whole` says that the token's text ends with a complete character. */
+    /* Adds a token of the answer. `is_whole` is true if the token's text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
     /* Returns whether the last token is reasoning, or a blank between reasoning and answer. */
     bool is_before_answer() const
@@ -45,8 +46,8 @@ struct thinking {
     /* Drops the budget. Called if the grammar does not allow the forced token. */
     void give_up();
 
-    /* Returns the tokens of the mark that the last token completed. The first of these tokens can begin with text that
-     * is not part of the mark. The list is empty if the last token completed no mark. */
+    /* Returns the tokens of the end delimiter that the last token completed. The first of these tokens can begin with
+     * text before the delimiter. The list is empty if the last token completed no end delimiter. */
     const std::vector<trigger::piece> &ending() const
     {
         return last_ending;
@@ -54,11 +55,12 @@ struct thinking {
 
   private:
     std::vector<mark> ends;
-    size_t longest_tokens = 0, longest_text = 0; /* lengths of the longest mark in tokens and bytes */
-    std::unordered_set<int32_t> last_tokens;     /* the last token of each mark */
-    bool is_last_byte[256] = {};                 /* true if the text of some mark ends with this byte */
+    size_t longest_tokens = 0, longest_text = 0; /* length of the longest end delimiter, in tokens and in bytes */
+    std::unordered_set<int32_t> last_tokens;     /* the last token of each end delimiter */
+    bool is_last_byte[256] = {};                 /* true if the text of some end delimiter ends with this byte */
 
-    /* the last tokens since reasoning began or ended, but at most as many as a mark can have */
+    /* the last tokens of the answer, in which delimiters are searched for: at most as many as a delimiter can have, and
+     * none from before reasoning last began or ended */
     std::deque<trigger::piece> recent;
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;

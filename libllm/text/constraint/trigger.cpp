@@ -9,13 +9,13 @@
 
 namespace {
 
-/* Number of bytes at the answer's end in which patterns are searched for. The number is limited because std::regex
+/* Patterns are searched for in this many bytes at the end of the answer. The number is limited because std::regex
  * recurses for each character and starts again with each token. A pattern that must match the whole answer is not tried
- * on a longer answer. */
+ * once the answer is longer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Returns the position at which the grammar begins: the start of the first group that matched some text, or of the
- * whole match if no group did, as in llama.cpp. */
+/* Returns the position at which the grammar begins: the start of the first capture group that matched some text, as in
+ * llama.cpp, or the start of the whole match if no group did. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -53,8 +53,9 @@ void trigger::forget()
     is_cut = false;
 }
 
-/* Returns the position of the first trigger word that ends after the first n_before bytes. A word that ends earlier
- * would have been found by an earlier call. So each byte is examined once per word, however long the answer is. */
+/* Returns the position of the first trigger word in `text`, looking only for words that end after the first n_before
+ * bytes. A word that ends earlier would have been found by an earlier call. So for each word, each byte is examined
+ * once, however long the answer is. */
 size_t trigger::find_word(size_t n_before) const
 {
     size_t first = std::string::npos;
@@ -97,8 +98,8 @@ void trigger::take_from(size_t at)
     }
 }
 
-/* Drops whole tokens from the beginning of the text, but only when the text has twice the needed length, so that moving
- * the rest costs little per token. */
+/* Drops whole tokens from the beginning of `text`, but only when `text` is longer than twice the length that is needed:
+ * moving the rest to the front then costs little per token. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);

@@ -12,8 +12,8 @@
 
 class trigger {
   public:
-    /* A token that the grammar receives, and its text. The text of the first token can begin in the middle of the
-     * token. */
+    /* A token that the grammar receives, and its text. Of the first token, `text` can be only the end, if the trigger
+     * begins in the middle of this token. */
     struct piece {
         int32_t token;
         std::string text;
@@ -30,7 +30,8 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* Adds the answer's next token. Returns true if the grammar begins; found() then has the grammar's first tokens. */
+    /* Adds the answer's next token. Returns true if this token completes a trigger; found() then has the tokens from
+     * the trigger on. */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
     {
@@ -49,7 +50,7 @@ class trigger {
     std::vector<pattern> patterns;
     size_t longest_word = 0;
 
-    std::string text;                             /* the last part of the answer so far */
+    std::string text;                             /* the end of the answer so far */
     bool is_cut = false;                          /* `text` no longer has the answer's beginning */
     std::vector<std::pair<int32_t, size_t>> ends; /* the tokens of `text` and the position of each token's end */
     std::vector<piece> pieces;
