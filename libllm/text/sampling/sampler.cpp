@@ -1,6 +1,6 @@
 /* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
  * These samplers work on the plain logits in vector passes (lanes.h). llama.cpp makes and sorts a record for each of
- * 150,000 tokens, which costs milliseconds per token and stream while all other streams wait. llama.cpp's other
+ * 150,000 tokens, which costs milliseconds per token and request while all other requests wait. llama.cpp's other
  * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers and constraints (constraint.h) are slow, so the
  * caller can run a pick in another thread (sampler_is_slow).
  *
@@ -34,8 +34,8 @@ struct candidate {
     float logit;
 };
 
-/* Returns the tokens that end an answer. Keeps the list of the last model, because a search of the vocabulary for each
- * request with ignore_end would take too long. Called by any thread. */
+/* Returns the tokens that end an answer. Keeps the list of the model that was used last, because searching the
+ * vocabulary for each request with ignore_end would take too long. Called by any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -78,7 +78,7 @@ bool comes_first(const candidate &a, const candidate &b)
 }
 
 /* Return scratch memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
- * the sampler, so that with many streams it stays in the processor's cache. */
+ * the sampler, so that it stays in the processor's cache when the thread samples for many requests. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -114,10 +114,11 @@ struct sampler {
     std::vector<logit_bias> biases; /* a bias of -infinity excludes a token */
     token_window seen;
     bool is_penalizing;
-    size_t n_back = 0; /* number of last tokens that penalties use */
+    size_t n_back = 0; /* how many of the last tokens the penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    /* logits before biases changed them, in case biases exclude all tokens */
+    /* tokens whose logit biases or min_tokens have changed, with their logits before; restored if all tokens are
+     * excluded */
     std::vector<std::pair<int32_t, float>> replaced;
 
     std::vector<int32_t> stop_tokens;
@@ -246,9 +247,9 @@ void take_above(sampler *s, const float *logits, float least)
     offer_above(s, logits, i, s->n_vocab, least);
 }
 
-/* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. Does not sort the whole
- * vocabulary: a histogram of the weights, with one interval for each eighth of a logit, gives a threshold, and only
- * tokens above the threshold are sorted. Returns the total weight of all tokens. */
+/* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. The whole vocabulary is not
+ * sorted: a threshold is found with a histogram of the weights, and only tokens above it are sorted. Each interval of
+ * the histogram is an eighth of a logit wide. Returns the total weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
     constexpr size_t N_STRETCHES = 256;
@@ -272,7 +273,7 @@ double take_nucleus(sampler *s, const float *logits, float best)
     return sum;
 }
 
-/* Keeps only the first candidates: as few as have together at least the share top_p of `sum`. */
+/* Keeps only the first candidates: the smallest number whose total weight is at least top_p times `sum`. */
 void cut_nucleus(sampler *s, float best, double sum)
 {
     double mass = 0;
@@ -322,8 +323,8 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
     return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
 }
 
-/* Draws a token. `token` has the largest logit, which is finite. The first of top_k, top_p and min_p that is in use
- * finds the candidates, without sorting the vocabulary. The others then drop some of the candidates. */
+/* Draws a token. `token` has the largest logit, which is finite. Of top_k, top_p and min_p, the first one that the
+ * request uses finds the candidates, without sorting the vocabulary. The others then drop some of these candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;

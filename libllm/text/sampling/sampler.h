@@ -30,8 +30,8 @@ typedef struct sampler_options {
     bool ignore_end; /* end-of-turn tokens of the model are never sampled */
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
-    uint32_t min_tokens;    /* until the answer has this many tokens, no token that ends it is picked, unless no other
-                             * token is possible */
+    uint32_t min_tokens;    /* before the answer has this many tokens, no token that ends the answer is picked, unless
+                             * only such tokens are possible */
     const char *constraint; /* the document described in llm_wire.h */
     size_t n_constraint_bytes;
     bool has_breakers; /* whether the request has sequence breakers for DRY; if false, the default breakers are used */
@@ -58,7 +58,7 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
 /* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a thread
- * for which no other stream waits. */
+ * for which no other request waits. */
 bool sampler_is_slow(const sampler *s);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */
@@ -66,8 +66,8 @@ bool sampler_ends(const sampler *s, int32_t token);
 /* Returns whether the text of this control token is part of the answer's text. */
 bool sampler_shows(const sampler *s, int32_t token);
 
-/* Returns whether the last token is reasoning or a blank between reasoning and answer, where stop strings are ignored.
- * Always false if the constraint does not describe reasoning. */
+/* Returns whether the last token is reasoning, or a blank between reasoning and answer. Stop strings are ignored in
+ * such tokens. Returns false if the constraint does not say where reasoning ends. */
 bool sampler_is_before_answer(const sampler *s);
 
 uint64_t sampler_seed(const sampler *s);

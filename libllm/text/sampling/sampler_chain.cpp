@@ -1,6 +1,6 @@
 /* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp (tests
- * compare them). Two parts are our own. The sequence breakers of the sampler DRY are tokenized through model.h, because
- * the simulated model has no llama.cpp vocabulary. The sampler `infill` is that of sampler_infill.h. */
+ * compare them). Two parts are llmd's own. The sequence breakers of the sampler DRY are tokenized through model.h,
+ * because the simulated model has no llama.cpp vocabulary. The sampler `infill` is written anew (sampler_infill.h). */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"
@@ -98,8 +98,8 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
-/* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer that each
- * pick sets: the sampler is made once, but the logits of each pick have another address. */
+/* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer to the
+ * logits, which each pick sets: the sampler is made once, but the logits can have another address at each pick. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -125,7 +125,7 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
     case LLM_SAMPLER_TEMPERATURE:
         return llama_sampler_init_temp_ext(temperature, s.dynatemp_range, s.dynatemp_exponent);
     case LLM_SAMPLER_INFILL: return sampler_infill(m, logits);
-    case LLM_SAMPLER_ADAPTIVE_P: /* this sampler draws, so the constructor adds it last */
+    case LLM_SAMPLER_ADAPTIVE_P: /* this sampler draws the token, so it must be the last; the constructor adds it */
     case LLM_SAMPLER_NONE:
     case LLM_SAMPLER_N: break;
     }

@@ -1,7 +1,8 @@
 /* sampler_infill.cpp: llama.cpp's own implementation is not used for three reasons: it compares every candidate with
  * every other candidate, which takes minutes if no sampler has narrowed the vocabulary; it crashes at a token of more
- * than 512 bytes; and it ends answers that must not end yet. This implementation adds probabilities in the same order,
- * but finds prefixes in a table, and ends an answer only with an end token that is not excluded. */
+ * than 512 bytes; and it ends answers that must not end yet. This implementation adds the probabilities in llama.cpp's
+ * order, but finds the candidates to be joined in a table, and ends an answer only with an end token that is not
+ * excluded. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
@@ -101,8 +102,8 @@ extensions extensions_of(const std::vector<std::string> &texts)
     return out;
 }
 
-/* Adds the probability of the less likely candidate to the other candidate's, and excludes the less likely
- * candidate. */
+/* Adds the probability of the less likely candidate to that of the more likely candidate, and excludes the less likely
+ * one. */
 void merge(llama_token_data &begins, llama_token_data &extends)
 {
     llama_token_data &into = extends.p > begins.p ? extends : begins;
