@@ -13,12 +13,14 @@ namespace {
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 
-/* Most comparisons of member names while the JSON texts of a request are parsed. They take about a second. Each attempt
- * to render the request parses the texts again, and the templates of llama.cpp take up to 9 attempts. */
+/* Maximum number of comparisons of member names while the JSON texts of a request are parsed (json_size.h). So many
+ * comparisons take about a second. Each attempt to render the request parses the texts again, and the templates of
+ * llama.cpp need up to 9 attempts. */
 constexpr uint64_t COMPARISONS_MAX = 12 * JSON_COMPARISONS_MAX;
 
 constexpr uint32_t LINKS_MAX = 20'000;
-constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values; requests nest at most half as deep */
+constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values in a template; the values of a request have at most
+                                     * half as many levels */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* number of steps after which the processor time is checked */
 

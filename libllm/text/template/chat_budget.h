@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <functional>
 
-/* Thrown when the template exceeds a limit; what() is a sentence about the limit. The exception derives from the one
- * that llama.cpp's jinja passes on unchanged, so that no level of the template catches or changes it. */
+/* Thrown when the template exceeds a limit; what() is a sentence about the limit. Derives from rethrown_exception,
+ * because llama.cpp's jinja passes that exception on unchanged through all nested nodes of a template. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
@@ -57,8 +57,8 @@ class chat_budget {
     void link();                    /* pays for putting a list or object into another list or object */
     [[noreturn]] void refuse(const char *why);
 
-    /* Computes the size of a value, and pays one step for each of its parts. Throws chat_limit if one of the parts is
-     * `forbidden` (unless that is NULL). Callers pass a list or object into which the value will be put, because a list
+    /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
+     * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value: a list
      * that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 

@@ -19,8 +19,8 @@ namespace {
  * the stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
 constexpr size_t NESTING_MAX = 200; /* limit on open brackets, and on open blocks */
-constexpr size_t CHAIN_MAX = 4'000; /* limit on words and operators in a row that each make the tree one level deeper
-                                     * (not, else, elif, +, ...) */
+constexpr size_t CHAIN_MAX = 4'000; /* limit on consecutive words or operators that each make the syntax tree one level
+                                     * deeper (not, else, elif, +, ...) */
 
 constexpr size_t NAMES_MAX = 256; /* limit on the variables of a template */
 
@@ -186,7 +186,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    /* then the template exceeds a limit even with the few short messages of caps_get */
+    /* caps_get ran the template with a few short messages; refuse a template that exceeds a limit even then */
     if (const char *why = chat_budget::current().exceeded_by()) {
         refuse(why);
     }

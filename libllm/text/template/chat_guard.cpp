@@ -446,7 +446,8 @@ void guard_children(jinja::identifier &) {}
 
 void guard_children(jinja::string_literal &) {}
 
-/* If the node is of type T, replaces its children and then the node by guarded nodes. Returns whether it is. */
+/* If the node is of type T, replaces its children and then the node by guarded nodes. Returns whether the node is of
+ * type T. */
 template <typename T> bool guard_as(statement_ptr &node, use how)
 {
     T *known = cast_stmt<T>(node);

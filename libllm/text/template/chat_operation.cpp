@@ -60,8 +60,8 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* Returns an argument by its name, or by its position after the input, as jinja looks it up. Returns NULL if the
- * argument is missing. */
+/* Returns an argument by its name or its position, as jinja looks it up. The input of the operation has no position:
+ * argument 0 comes after it. Returns NULL if the argument is missing. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -114,7 +114,7 @@ void of_replace(const value &input, const values &arguments)
     budget().produce(product(n, length(to)) + length(input));
 }
 
-/* Each line becomes longer by `width`, which is a number of blanks or a text. */
+/* indent() makes each line longer by `width`, which is a number of blanks or a text. */
 void of_indent(const value &input, const values &arguments)
 {
     const value width = argument(arguments, "width", 0);
@@ -140,7 +140,7 @@ void of_strip(const value &input, const values &arguments)
     spend_copies(length(input), length(characters) * 16);
 }
 
-/* Each part of the value can be written on a separate line, indented by its depth. */
+/* tojson() can write each part of the value on a line of its own, indented by the depth of the part. */
 void of_tojson(const value &input, const values &arguments)
 {
     const value indent = argument(arguments, "indent", 1), separators = argument(arguments, "separators", 2);

@@ -20,10 +20,11 @@ inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBER
 struct json_size {
     bool is_too_deep = false;
     uint64_t n_comparisons =
-        0; /* comparisons of names if the document is parsed once; not counted after a place that is too deep */
+        0; /* number of name comparisons when the document is parsed once; counting stops where the document nests too
+            * deeply */
 };
 
-/* Measures the text, but stops at a place with more than `depth_max` levels. Objects of up to 64 members, of which
+/* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members, of which
  * nearly all requests consist, are counted as if they took no comparisons. */
 inline json_size json_size_of(const std::string &text, size_t depth_max)
 {
