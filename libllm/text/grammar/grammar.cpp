@@ -47,8 +47,8 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* elements of the innermost rule or group that is being parsed, after those of the groups and
-                          * the rule around it */
+    sequence unfinished; /* elements that have been parsed but are not in a rule yet: those of the current rule, then
+                          * those of each open group, the innermost last */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -291,7 +291,7 @@ class reader {
     }
 
     /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules in the
-     * item, including its repetitions. */
+     * item, times the counts of the repetitions already applied to it. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {

@@ -12,12 +12,12 @@
 
 struct model;
 
-/* The grammar is malformed or too large. The message is a sentence for the grammar's author. */
+/* Thrown if the grammar is malformed or too large. The message is a sentence for the grammar's author. */
 struct grammar_fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* The grammar is well formed, but cannot be enforced. */
+/* Thrown if the grammar is well formed, but cannot be enforced. */
 struct grammar_beyond : grammar_fault {
     using grammar_fault::grammar_fault;
 };

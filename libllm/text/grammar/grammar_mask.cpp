@@ -3,9 +3,9 @@
  * tokens share is checked only once: if "st" is not allowed, the thousands of tokens that begin with "st" are skipped.
  *
  * Shared beginnings do not help if most tokens are allowed: in a JSON string nearly all 150,000 tokens are allowed, and
- * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if all its characters
- * lead to the same place (set of parser stacks, grammar_walk.h) as letters do; see the function skip. llama.cpp checks
- * each token separately.
+ * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if each of its
+ * characters has the same effect on the grammar's stacks (grammar_walk.h) as a letter; see the function skip. llama.cpp
+ * checks each token separately.
  *
  * The mask is computed on the thread that samples, since it is needed for every token that is picked. */
 
@@ -30,7 +30,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* Returns the ASCII characters that lead from the place `from` to the place `to`. */
+/* Returns the ASCII characters that lead from the place (set of stacks) `from` to the place `to`. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -51,8 +51,8 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place to which letters lead, if all characters of the branch of the tree lead to this place, too.
- * Otherwise returns NONE. */
+/* Returns the place (set of stacks) to which letters lead from the place `from`, if all characters in the branch `b` of
+ * the vocabulary's tree lead to the same place. Otherwise returns NONE. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -65,7 +65,8 @@ grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie
     return do_all ? r.to : NONE;
 }
 
-/* Returns whether the grammar allows none of the branch's characters at the place `from`. */
+/* Returns whether the grammar allows none of the characters in the branch `b` of the vocabulary's tree at the place
+ * `from`. */
 bool grammar_walk::leads_nowhere(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].nowhere.to == UNKNOWN) {
@@ -84,16 +85,15 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* Decides which tokens below the tree node `top` are allowed, without visiting each of them. This is possible if all
- * their characters lead from place to place as letters do, because then only the length of a token's text matters.
- * Returns false if the tokens must be visited.
+/* Decides which tokens below the tree node `top` are allowed, without visiting each of them. This is possible if each
+ * of their characters has the same effect on the grammar's stacks as a letter, because then only the length of a
+ * token's text matters. Returns false if the tokens must be visited.
  *
- * n is the number of letters that the grammar allows from here. In a JSON string a letter leads back to the same place,
- * so n is set to the length of the longest text, and all tokens are allowed. If only 3 more characters fit into the
- * string, letters lead through 3 places and then nowhere, so tokens with up to 3 characters from `top` on are allowed
- * (n_before is the number of their characters above `top`). If no letter is allowed after n steps, but another
- * character of the branch is, length alone does not decide. A character that is cut off at the end of a token counts as
- * a step. */
+ * n is the number of letters that the grammar allows from here. In a JSON string a letter leaves the stacks as they
+ * are, so n is set to the length of the longest text, and all tokens are allowed. If only 3 more characters fit into
+ * the string, only 3 letters are allowed, so tokens with up to 3 characters from `top` on are allowed (n_before is the
+ * number of their characters above `top`). If no letter is allowed after n letters, but another character of the branch
+ * is, the length alone does not decide. A character that is cut off at the end of a token counts as one character. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -119,7 +119,7 @@ bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vecto
     return true;
 }
 
-/* Does the same as take_byte, but looks up steps that were taken before in a table. Most steps are of this kind. */
+/* Does the same as take_byte, but first looks for the result in a table, where most results are found. */
 inline bool grammar_walk::take(point &p, uint8_t byte)
 {
     const place_data &from = places[p.at];
@@ -130,12 +130,12 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the walk's position after d
- * bytes of a text, so that returning to a node's parent costs nothing. */
+/* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the position in the grammar
+ * after the first d bytes of the current text, so that going back to a node's parent costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
-    std::vector<point> path(trie->depth_max + 1u, now); /* positions of the walk, by depth in the tree */
+    std::vector<point> path(trie->depth_max + 1u, now); /* positions in the grammar, by depth in the tree */
     for (size_t i = 0; i + 1 < nodes.size();) {
         const vocabulary_trie::node &node = nodes[i];
         point p = path[node.depth - 1u];

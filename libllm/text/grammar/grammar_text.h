@@ -22,7 +22,8 @@ std::string grammar_with(const std::string &grammar, const std::string &constant
 /* If the grammar has a rule of this name, makes this rule allow up to 4 blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
-/* Allows the GBNF element `element`, once or not at all, before each occurrence of this literal in the grammar. */
+/* Makes the grammar allow the GBNF element `element`, once or not at all, before each occurrence of the literal
+ * `literal`. */
 std::string grammar_with_optional(const std::string &grammar, const std::string &literal, const std::string &element);
 
 /* If the grammar has a rule of this name, removes its repetitions (+), so that each of its parts occurs once. */
@@ -31,8 +32,8 @@ std::string grammar_without_repetition(const std::string &grammar, const std::st
 /* Removes from the grammar the code fences ```json and ``` that some models write around JSON. */
 std::string grammar_without_fences(std::string grammar);
 
-/* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the former for optional tool calls that can
- * repeat. The former repeats an element that can be empty, so matching it would never end. */
+/* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the first form for optional tool calls that can
+ * repeat. It repeats an element that can be empty, so matching would never end. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

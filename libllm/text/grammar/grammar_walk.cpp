@@ -1,11 +1,12 @@
-/* grammar_walk.cpp: stacks, places and steps; the header explains them. */
+/* grammar_walk.cpp: follows the stacks of a grammar through an answer. The header explains what stacks, places and ways
+ * are. */
 #include "text/grammar/grammar_walk.h"
 
 #include <algorithm>
 
 namespace {
 
-/* most stacks that one call examines; examining them takes a fraction of a second */
+/* most stacks that one call examines, which takes a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
@@ -58,9 +59,9 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
     return found->second;
 }
 
-/* Returns the stack that remains after the top element has been matched. If this was the last element of an
- * alternative, the result is the existing stack below it. Otherwise a rule that ends with itself (a list, a string)
- * would make its stack higher with each item. */
+/* Returns the stack that remains after the top element has been matched. If that element was the last of its
+ * alternative, the result is the existing stack below the element. Otherwise a rule that ends with itself (a list, a
+ * string) would make its stack higher with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
@@ -137,7 +138,8 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-/* Computes the place to which a character leads, for a step that was not taken before. */
+/* Computes the place (set of stacks) that follows if the character comes next. Called only if the result is not in a
+ * table yet. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -152,9 +154,10 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
-/* Divides all characters into ways, that is ranges of characters that lead to the same place. The bounds are those of
- * all character sets on top of the place's stacks, so that each set contains either all characters of a way or none.
- * The end of ASCII is an additional bound, because there is a table for ASCII characters. */
+/* Divides all characters into ways, that is ranges of characters that lead from the place `from` (a set of stacks) to
+ * the same next place. The bounds of the ranges are those of all character sets on top of the stacks, so that each set
+ * contains either all characters of a way or none. The end of ASCII is an additional bound, because there is a table
+ * for ASCII characters. */
 void grammar_walk::find_ways(place from)
 {
     std::vector<uint32_t> lows = {0, ASCII};
@@ -179,8 +182,9 @@ void grammar_walk::find_ways(place from)
     }
 }
 
-/* Returns the place to which the way with this number leads. `places` is accessed by index again after the step,
- * because a step can add places and so move the vector. */
+/* Returns the place (set of stacks) to which a way leads: the range `number` of the characters that can follow the
+ * place `from`. After step_anew, the code looks up places[from] again, because step_anew can enlarge the vector and so
+ * move its elements. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -216,7 +220,7 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Returns whether all characters from `low` to `high` lead from the place `from` to the place `to`. */
+/* Returns whether all characters from `low` to `high` lead from the place (set of stacks) `from` to the place `to`. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -249,9 +253,8 @@ bool grammar_walk::may_go_on(const point &p)
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the position after a token. It has the stacks that follow if the token's text is matched, and the stacks that
- * follow if a grammar element names the token itself. A grammar that allows any text or a certain token has stacks of
- * both kinds. */
+/* Returns the position after a token. A token can be matched in two ways: by its text, or by a grammar element that
+ * names the token. The position contains the stacks that follow from both. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -307,9 +310,9 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Removes all stacks and places except the current place and its stacks, which get new numbers. Otherwise the walk of a
- * long answer would keep every place that the answer has visited. May only be called between tokens, because all other
- * numbers of stacks and places become invalid. */
+/* Removes all stacks and places (sets of stacks) except the current place and its stacks, which get new numbers.
+ * Otherwise the walk of a long answer would keep every place that the answer has visited. May only be called between
+ * tokens, because all other numbers of stacks and places become invalid. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

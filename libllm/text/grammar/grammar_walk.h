@@ -11,12 +11,12 @@
  * A character removes the stacks that do not match it and advances the others. Rules on top are expanded until each
  * stack has a character, a token or nothing on top. If no stack is left, the grammar does not allow the text.
  *
- * The same steps recur, because the 150,000 tokens of a vocabulary share a few hundred beginnings, and because each
- * letter of a JSON string leads back to the same place. So stacks and places are numbered and never change: stacks
- * share their lower parts, equal places have one number, and a step that was taken before is only a table look-up. An
- * automaton of all places cannot be built in advance, since a nested grammar has infinitely many places. Characters
- * that no character set of a place distinguishes form one *way*: if the stacks have the sets [a-z] and [0-9a-f] on top,
- * the ways are 0-9, a-f, g-z and all other characters.
+ * Most steps were taken before: the 150,000 tokens of a vocabulary share a few hundred beginnings, and each letter of a
+ * JSON string leads back to the same place. So stacks and places are numbered and never change: stacks share their
+ * lower parts, equal places have one number, and a step that was taken before is only a table look-up. An automaton of
+ * all places cannot be built in advance, since a nested grammar has infinitely many places. A *way* is a range of
+ * characters that all lead from a place to the same next place: if the stacks have the sets [a-z] and [0-9a-f] on top,
+ * the ways are 0-9, a-f, g-z and the ranges between them.
  *
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
  * one place; it shows at once whether a whole branch of the vocabulary's prefix tree is allowed (grammar_mask.cpp).
@@ -45,8 +45,8 @@ class grammar_walk {
     /* All functions throw std::bad_alloc, and grammar_fault if one call takes too much work or memory. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
-    /* Advances the walk by a token and its text; `token` is -1 for a text that is not a single token. Returns false if
-     * the grammar does not allow the token or text. The walk cannot be continued after that. */
+    /* Advances the walk by a token and its text; `token` is -1 for a text that is not a single token. If the grammar
+     * does not allow the token or text, returns false, and the walk cannot be continued. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
 
@@ -57,17 +57,17 @@ class grammar_walk {
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
   private:
-    using place = uint32_t; /* index in `places`; NONE if the text is not allowed */
+    using place = uint32_t; /* number of a place (see above): its index in `places`; NONE if the text is not allowed */
     static constexpr uint32_t NONE = 0, UNKNOWN = UINT32_MAX, ASCII = 128;
 
     struct stack {
         uint32_t element; /* the element that comes next */
-        uint32_t below;   /* the stack under this element; NONE if it is the bottom */
+        uint32_t below;   /* number of the stack under this element; NONE if the element is at the bottom */
     };
-    /* Characters that lead to the same place: from `low` to just before the `low` of the next way. */
+    /* A range of characters that lead to the same place. The range ends before the `low` of the next way. */
     struct way {
         uint32_t low;
-        place to; /* UNKNOWN until a text has taken this step */
+        place to; /* UNKNOWN until a text contains one of these characters here */
     };
     /* The ASCII characters that lead from one place to the place `to`. */
     struct run {
@@ -99,11 +99,11 @@ class grammar_walk {
     std::unordered_map<uint64_t, uint32_t> stack_of;
     std::vector<place_data> places;
     std::unordered_multimap<uint64_t, place> place_of; /* places by the hash of their stacks */
-    std::vector<uint32_t> seen;                        /* for each stack, the number of the last call of expand() that
-                                                        * reached it */
+    std::vector<uint32_t> seen;                        /* for each stack, the number (`expansion`) of the last call of
+                                                        * expand() that reached it */
     uint32_t expansion = 0;
-    size_t n_ways = 0; /* number of ways of all places */
-    uint64_t work = 0; /* stacks examined in the current call */
+    size_t n_ways = 0; /* total number of ways in `places` */
+    uint64_t work = 0; /* number of stacks examined in the current call */
     point now;
 
     void spend(uint64_t n);

@@ -302,8 +302,8 @@ class lark_reader {
     }
 
     /* Parses one item (a group, a literal, an expression or a name) and returns it as GBNF. In Lark, [x] is x or
-     * nothing. A name can be used before its definition, so names in `used` without a definition are found only at the
-     * end. */
+     * nothing. A name can be used before its definition, so undefined names in `used` are found only after the whole
+     * grammar is parsed. */
     std::string item(size_t depth)
     {
         if (take("(")) {

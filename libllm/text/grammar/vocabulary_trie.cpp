@@ -112,8 +112,8 @@ class builder {
     }
 
     /* Removes all nodes from the path except the first `n_stay`. Everything below the removed nodes is known by now, so
-     * each of them gets its `after` and its branch. A grammar's mask allows a branch as a whole if the grammar accepts
-     * all its characters. For this purpose the characters are merged here, from the leaves up, once per model. */
+     * each of them gets its `after` and its branch. grammar_mask.cpp allows or forbids a branch as a whole by the
+     * characters that it contains. These characters are merged here, from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {

@@ -26,10 +26,11 @@ struct vocabulary_trie {
     /* A summary of the texts of all tokens below a node: their characters, from the node's own byte on. */
     struct branch {
         uint64_t ascii[2];     /* the ASCII characters, one bit each */
-        uint32_t low, high;    /* smallest and largest of the other characters, including those that a cut-off character
-                                * can become; 0 if none */
-        uint16_t n_characters; /* number of characters of the longest text; a cut-off character counts as one */
-        uint16_t n_before;     /* number of characters that begin above the node */
+        uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, including those that a cut-off
+                                * character can become; 0 if none */
+        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on; a
+                                * cut-off character counts as one */
+        uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
         bool is_text;          /* true if the bytes are UTF-8, where only the last character can be cut off */
     };
     std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
