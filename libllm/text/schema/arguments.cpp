@@ -7,7 +7,8 @@
 
 namespace {
 
-/* How many levels of the schema are enforced. If the grammar is too large, the next attempt enforces fewer. */
+/* How many levels of the schema are enforced in each attempt. If the grammar is too large, the next attempt enforces
+ * fewer. */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
 /* Most parameters of one tool. The grammar of tool calls is built with one level of recursion per required
  * parameter. */
@@ -24,8 +25,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the JSON types that a value can have under all conditions of the node. If the values are listed (enum,
- * const), the result only distinguishes strings from all other types, since callers ask only whether the value can be a
+/* Returns the JSON types of the values that satisfy the node (a set of conditions, shape.h). If the node lists its
+ * values (enum, const), the result is exact only for strings, since callers only ask whether the value can be a
  * string. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
@@ -44,9 +45,9 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the parameter names that any alternative of the schema (any shape) declares or requires, in the order of the
- * schema. An empty name is left out: no template can write it, and an empty schema_argument::name means a group of
- * undeclared parameters. */
+/* Returns the parameter names that at least one alternative of the schema (shape, shape.h) declares or requires, in the
+ * order of the schema. An empty name is left out: no template can write it, and an empty schema_argument::name means a
+ * group of undeclared parameters. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -92,8 +93,8 @@ class argument_compiler {
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
-    /* Compiles the parameter with this name. Its value must satisfy what one of the shapes (the alternatives of the
-     * schema) demands, and it is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}},
+    /* Compiles the parameter with this name. The value must satisfy one of the shapes (alternatives of the schema,
+     * shape.h), and the parameter is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}},
      * {"properties": {"b": B}}]} the second alternative allows any value of `a`, since it does not forbid undeclared
      * members. But a model that writes `a` means A. So if some shapes declare the name, the shapes that do not declare
      * it are left out. */
@@ -134,7 +135,8 @@ class argument_compiler {
     rules &out;
     work_budget &budget;
 
-    /* Returns a rule of the values that satisfy at least one of the nodes, or "" if there is no such value. */
+    /* Returns a rule of the values that satisfy at least one of the nodes (sets of conditions, shape.h), or "" if there
+     * is no such value. */
     std::string either(const std::vector<node> &ways)
     {
         std::string all;
@@ -189,9 +191,9 @@ class argument_compiler {
 } // namespace
 
 /* Calls `compile` with fewer and fewer levels of the schema until the grammar is small enough. Each attempt can use
- * half of the remaining work budget. The rest is left for further attempts and other tools; otherwise one tool with a
- * hard schema would leave all later tools unconstrained. The rules of a failed attempt are removed, since they can
- * refer to rules that were never defined. Returns `nothing` if all attempts fail. */
+ * half of the remaining work budget. The other half is left for further attempts and other tools: otherwise, after one
+ * tool with a costly schema, all later tools would be unconstrained. The rules of a failed attempt are removed, since
+ * they can refer to rules that were never defined. Returns `nothing` if all attempts fail. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {

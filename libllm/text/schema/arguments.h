@@ -16,19 +16,20 @@
 #include "text/schema/shape.h"
 
 /* One parameter of a tool, or a group of parameters whose names the schema does not declare. Some templates write a
- * string argument without quotes between its delimiters. If a parameter can be a string or a number, its strings
- * (`texts`) are therefore kept apart from the rule of its other values (`not_text`). */
+ * string argument without quotes between its delimiters. If such a parameter can also be a number, for example, it has
+ * two parts: the strings (`texts`), and the rule of its other values (`not_text`). */
 struct schema_argument {
-    std::string name;                          /* "" for a group of undeclared parameters */
+    std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
-    bool is_required = false;                  /* true only if all alternatives of the schema require it */
+    bool is_required = false;                  /* true only if all alternatives of the schema require the parameter */
     bool may_be_text = false, is_text = false; /* is_text: the value can only be a string */
     std::optional<automaton> names, texts;     /* texts: the allowed strings, nullopt: any string */
-    std::string not_text;                      /* rule of the values that are not strings; "" if all are */
+    std::string not_text;                      /* rule of the allowed values that are not strings; "" if only strings
+                                                * are allowed */
 };
 
-/* Compiles the schemas of a request's tools, one after the other. Keywords that cannot be enforced are ignored. The
- * only exception that its functions throw is std::bad_alloc. */
+/* Compiles the schemas of a request's tools, one after the other. Keywords that cannot be enforced are ignored, so the
+ * functions throw no exception but std::bad_alloc. */
 class schema_arguments {
   public:
     explicit schema_arguments(size_t most_bytes, value_syntax how = value_syntax::JSON) : out(most_bytes, budget, how)
@@ -41,20 +42,20 @@ class schema_arguments {
     std::string object(const schema_json &document);
 
     /* Returns each parameter that the schema declares or requires in any of its alternatives, and groups of undeclared
-     * parameters. If there are too many parameters, or the grammar would become too large, returns one group: any name
-     * with any value. */
+     * parameters. If there are too many parameters, or the grammar would become too large, returns a single group of
+     * undeclared parameters: any name, with any value. */
     std::vector<schema_argument> members(const schema_json &document);
 
     /* Returns the rule of those parameter names in `names` that can be written between a template's delimiters. Returns
      * "" if none of them can, and nullopt if the rule would be too large. */
     std::optional<std::string> bare_names(const automaton &names);
 
-    /* Returns the rule of the strings between single quotes, leaving out strings that need escapes. Returns nullopt if
-     * every string needs escapes, or if the rule would be too large. */
+    /* Returns the rule of these strings, written between single quotes. Strings that need escapes are left out. Returns
+     * nullopt if every string needs escapes, or if the rule would be too large. */
     std::optional<std::string> quoted_texts(const automaton &texts);
 
-    /* Returns the rule of the strings, without quotes and escapes, followed by the closing delimiter `close`. Returns
-     * nullopt if the rule would be too large, or if none of the strings can stand before `close`. */
+    /* Returns the rule of these strings, written without quotes and escapes, followed by the closing delimiter `close`.
+     * Returns nullopt if the rule would be too large, or if none of the strings can stand before `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
     /* Returns the whole grammar: all rules so far, and the rules of any JSON value (`object`, `value`, ...). */

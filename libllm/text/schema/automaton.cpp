@@ -148,7 +148,7 @@ class partition {
     const predecessors from;
     std::vector<bool> is_changed;
 
-    /* States of one class that lead to the same classes by the same characters. */
+    /* States of one class whose transitions lead to the same classes by the same characters. */
     struct part {
         size_t signature, n; /* position in `signatures`, and length */
         std::vector<uint32_t> states;
@@ -310,7 +310,7 @@ class product {
     std::vector<automaton::way> ways; /* transitions of the state being made */
     size_t n_ways = 0;
 
-    /* Looks up the transitions of one state for ascending characters. If `from` is NULL, all lead to NOWHERE. */
+    /* Looks up the transitions of the state `from`, for ascending characters. If it is NULL, all lead to NOWHERE. */
     class follower {
       public:
         explicit follower(const automaton::state *from)

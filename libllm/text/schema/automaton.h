@@ -7,8 +7,8 @@
  * The product of automata with m and n states can have m * n states, and a regular expression of n characters can need
  * 2^n states. Since clients choose the schema, the operations that combine automata or merge states throw
  * grammar_beyond if the result would have more than AUTOMATON_STATES_MAX states, or if the work budget is spent.
- * Building an automaton from a list of strings is never refused; its work is linear in the document. This matters for
- * the rule of an object's undeclared members, which must exclude the declared names even without budget. Otherwise
+ * Building an automaton from a list of strings is never refused; its work is linear in the document. The reason: the
+ * rule of an object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise
  * {"more": 1, "a": 1} would be accepted although the schema says that `a` must be null. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
@@ -48,7 +48,7 @@ enum class automaton_operation { BOTH, EITHER, FIRST_ONLY };
 automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget);
 automaton automaton_of_any();
 
-/* Returns the automaton that accepts exactly these strings, as a prefix tree whose equal states are not merged. Throws
+/* Returns the automaton that accepts exactly these strings. It is a prefix tree; equal states are not merged. Throws
  * grammar_fault if a string is not UTF-8. */
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
 /* Returns the automaton that accepts all strings except these. */
@@ -59,8 +59,9 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
  * empty. */
 automaton automaton_of_text_before(const std::string &close);
 
-/* Returns the automaton of all strings of `least` to `most` characters. SIZE_MAX as `most` means no limit. Each length
- * is a state of its own, so lengths of AUTOMATON_STATES_MAX and more throw grammar_beyond. */
+/* Returns the automaton of all strings of `least` to `most` characters. SIZE_MAX as `most` means no limit. The
+ * automaton has a state for each length, so the function throws grammar_beyond if a limit is AUTOMATON_STATES_MAX or
+ * more. */
 automaton automaton_of_length(size_t least, size_t most);
 
 /* Returns the smallest automaton that accepts the same strings: equivalent states are merged, and states from which no

@@ -5,8 +5,8 @@
 namespace {
 
 constexpr size_t LEVELS_MAX = 200;
-/* Under LOOSE: how many levels of the schema are enforced. If the grammar is too large, the next attempt enforces
- * fewer. */
+/* Under LOOSE: how many levels of the schema are enforced in each attempt. If the grammar is too large, the next
+ * attempt enforces fewer. */
 const size_t FEWER_LEVELS[] = {LEVELS_MAX, 8, 5, 3, 2, 1};
 
 std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels,
@@ -17,7 +17,8 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
     const std::string root = writer(meaning, patterns, out, n_levels, budget).value(meaning.node_of({{&document}}));
-    if (budget.is_spent()) { /* then values of enum or const were kept without a test */
+    if (budget.is_spent()) { /* once the budget is spent, values of enum or const are kept without a test, so the
+                              * grammar may be wrong */
         meaning.give_up(document, work_budget::beyond());
     }
     if (root.empty() && policy == schema_policy::STRICT) {
@@ -34,7 +35,7 @@ std::string schema_grammar(const schema_json &document, schema_policy policy, si
         return compiled(document, policy, most_bytes, LEVELS_MAX, budget);
     }
     for (const size_t n_levels : FEWER_LEVELS) {
-        work_budget part(budget.left() / 4 * 3); /* a quarter is left for the next attempts */
+        work_budget part(budget.left() / 4 * 3); /* a quarter of the budget is left for the next attempts */
         try {
             std::string grammar = compiled(document, policy, most_bytes, n_levels, part);
             (void)budget.take(part.steps());

@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr size_t SHAPES_MAX = 256;      /* most shapes (combinations of alternatives) of one node */
+constexpr size_t SHAPES_MAX = 256;      /* most shapes (combinations of alternatives) of one node (set of conditions) */
 constexpr size_t CONDITIONS_MAX = 4096; /* most conditions that are merged into one shape */
 /* most levels that are searched for a contradiction between two alternatives of oneOf */
 constexpr size_t NOTHING_DEPTH = 4;
@@ -158,13 +158,13 @@ size_t expansion::state::n_items() const
     return n;
 }
 
-/* Merges all pending conditions of the state `s`. If choices remain, takes one of them and calls itself with a copy of
- * the state for each alternative. Appends to `out` one shape for each combination of alternatives that does not
- * contradict itself. If `has_choices` is false, all choices are ignored.
+/* Merges all pending conditions of the state `s` (the conditions on one value). If choices remain, takes one of them,
+ * and calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
+ * combination of alternatives that does not contradict itself. If `has_choices` is false, all choices are ignored.
  *
  * A condition that is already merged (in `met`) is skipped. Otherwise a schema that refers to itself, such as {"allOf":
- * [{"$ref": "#"}]}, would never end. If the state has both a condition and its negation, it is dropped at once, without
- * comparing keywords. */
+ * [{"$ref": "#"}]}, would never end. If the state has both a condition and its negation, the state is dropped at once,
+ * without comparing keywords. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -216,7 +216,8 @@ bool expansion::apply(state &s, const condition &c)
     if (c.schema->is_boolean()) {
         return *c.schema != c.is_negated;
     }
-    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* the cost of looking up every keyword in the schema */
+    (void)budget.take(c.schema->size() * work_budget::KEYWORD); /* charges the cost of looking up every keyword in the
+                                                                 * schema */
     if (!c.schema->is_object()) {
         give_up(*c.schema, "a schema is expected");
         return true;
@@ -287,8 +288,8 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* only the shorter list is stored; is_kept later tests its values against
-                                             * the other conditions */
+            s.s.values = std::move(values); /* if there are two lists, only the shorter one is stored; is_kept later
+                                             * tests its values against the other conditions */
         }
     };
     if (schema.contains("const")) {
@@ -395,10 +396,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 }
 
 /* Applies dependencies: if a member is present, other members are required, or the object must satisfy a schema. Each
- * dependency becomes a choice between an object without the member and an object that satisfies the dependency. The
- * document has no schema that says "without this member". So the condition for it is the dependency's keyword with the
- * index of the member, negated. The same condition without negation says that the dependent members are required
- * (negate.cpp). */
+ * dependency becomes a choice between an object without the member and an object that satisfies the dependency. A
+ * condition must refer to the document, but the document has no schema that says "without this member". So this
+ * condition refers to the dependency's keyword and the index of the member in it, and is_negated is true. The same
+ * condition with is_negated false says that the dependent members are required (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -451,12 +452,12 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* Applies oneOf as a choice: one alternative holds, and each other alternative that could hold for the same value is
- * negated. Treating oneOf like anyOf would accept values that satisfy two alternatives and are therefore invalid.
- * Negating all other alternatives would be right, but is seldom possible (keywords::NOT_NEGATED) and multiplies the
- * shapes. Most alternatives exclude each other by a type or a constant, which is_nothing detects. The number of pairs
- * to compare is the square of the number of alternatives: for 1,500 constants this took 19 s and 950 MB. So oneOf is
- * not enforced once the budget is spent. */
+/* Applies oneOf as a choice between its alternatives. Each choice says that one alternative holds, and that every other
+ * alternative that could hold for the same value does not hold. Treating oneOf like anyOf would accept values that
+ * satisfy two alternatives and are therefore invalid. Negating all other alternatives would be right, but it is seldom
+ * possible (keywords::NOT_NEGATED), and it multiplies the shapes. Most alternatives exclude each other by a type or a
+ * constant, which is_nothing detects. The number of pairs to compare is the square of the number of alternatives: for
+ * 1,500 constants this took 19 s and 950 MB. So oneOf is not enforced once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -9,7 +9,7 @@
 namespace {
 
 /* Fractions of seconds, and the numbers in durations, have at most nine digits, since a confused model can write digits
- * forever. The pattern of dates knows how many days each month has, also in leap years. */
+ * forever. The pattern of dates allows only days that the month has, also in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -112,7 +112,7 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     const std::lock_guard<std::mutex> hold(lock);
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
-        /* a budget of its own: the automaton is kept for all schemas, so its work is not charged to this one */
+        /* the automaton is kept for all schemas, so its work is not charged to the budget of the current schema */
         work_budget own;
         found = std::make_shared<const automaton>(regex_automaton(expression->second, own));
     }

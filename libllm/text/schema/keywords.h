@@ -10,7 +10,7 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Keywords that `not` negates one by one, since a value that violates one keyword violates the schema. */
+/* Keywords that `not` negates one by one: a value that violates one of them violates the whole schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",

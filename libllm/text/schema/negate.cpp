@@ -10,17 +10,17 @@
 
 namespace {
 
-constexpr size_t NEGATED_PARTS_MAX = 64; /* most alternatives of one negation */
+constexpr size_t NEGATED_PARTS_MAX = 64; /* most alternatives that the negation of one schema can have */
 
 bool is_named(const char *keyword, const char *name)
 {
     return strcmp(keyword, name) == 0;
 }
 
-/* Returns whether the schema has the keyword, and with a value of the type that JSON Schema demands there (a number for
- * `minimum`). With a value of another type the keyword is ignored: every value satisfies it, and no value satisfies its
- * negation. Before this check existed, the negation of {"minimum": {...}} wrote the text of the object where the digits
- * of a number belong. */
+/* Returns whether the schema has the keyword, and whether the keyword's value has the type that JSON Schema demands (a
+ * number for `minimum`). A keyword with a value of another type is ignored: everything satisfies it, and nothing
+ * satisfies its negation. Before this check existed, the negation of {"minimum": {...}} made a grammar rule with the
+ * text of the object instead of digits. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -70,8 +70,8 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 } // namespace
 
 /* Returns whether the negation of the schema can be expressed in the fields of a shape (shape.h). Callers ask this
- * before they negate anything, because a negation with some of its alternatives left out would forbid valid values. At
- * most `depth` references and nested schemas are followed, since a schema can refer to itself. */
+ * before they negate anything, because a negation with some of its alternatives left out would forbid valid values.
+ * Since a schema can refer to itself, at most `depth` references and nested schemas are followed. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {

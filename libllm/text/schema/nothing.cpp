@@ -1,9 +1,10 @@
 /* nothing.cpp: detects nodes (conditions on one value, shape.h) that no value can satisfy, if a few levels of the
  * schema prove that. Also collects the conditions of a shape on one object member.
  *
- * If is_nothing returns true, this is proved. If it returns false, there may still be no value, because patterns, array
- * items and multipleOf are not examined. The result only serves to find alternatives of oneOf that exclude each other.
- * There, a wrong "false" only adds a needless negation, while a wrong "true" would allow invalid values. */
+ * If is_nothing returns true, it is proved that no value satisfies the node. If it returns false, there may still be no
+ * such value, because patterns, array items and multipleOf are not examined. The result only serves to find
+ * alternatives of oneOf that exclude each other. A wrong "false" only adds a needless negation to the oneOf, while a
+ * wrong "true" would allow invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
@@ -73,7 +74,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* provisional, for a node that contains itself: assumes that some value is possible */
+    nothing[n] = false; /* provisional result for a node that contains itself: it assumes that some value is possible */
     bool is_all = true;
     const std::vector<shape> shapes = shapes_of(n); /* a copy, because the loop adds nodes to the cache of shapes */
     for (const shape &s : shapes) {

@@ -31,7 +31,7 @@ int compared(const magnitude &a, const magnitude &b)
         return a.whole.size() < b.whole.size() ? -1 : 1;
     }
     const int whole = a.whole.compare(b.whole);
-    /* compared digit by digit; of two fractions that begin alike, the longer is larger */
+    /* the fractions are compared digit by digit; if one fraction begins with the other, the longer one is larger */
     return whole != 0 ? whole : a.fraction.compare(b.fraction);
 }
 
@@ -41,7 +41,7 @@ magnitude power_of_ten(size_t n)
 }
 
 /* Returns the bound without its sign and exponent. The exponent moves the decimal point: 1.5e3 has the digits 15 and
- * its point after 4 digits, so it becomes 1500. */
+ * the point after 4 digits, so it becomes 1500. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;

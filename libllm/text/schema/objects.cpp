@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr size_t COUNTED_MAX = 4096; /* most rules of an object whose members are counted */
+constexpr size_t COUNTED_MAX = 4096; /* most grammar rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
 /* most members that can come in any order, because such an object takes a rule for each set of members */
 constexpr size_t UNORDERED_MAX = 5;
@@ -18,7 +18,7 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Returns the member names that the shape mentions: first the names that its schemas declare, in the order of the
+/* Returns the member names that the schemas of the shape mention: first the declared names, in the order of the
  * declarations, then names that are only required or forbidden. */
 std::vector<std::string> names_of(const shape &s)
 {
@@ -64,7 +64,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
             s.absent.count(name) > 0 || !std::all_of(s.names.begin(), s.names.end(), [&](const condition &c) {
                 return shapes.is_kept(name, shapes.node_of({c}));
             });
-        if (out.name_with_colon(name).empty()) { /* the grammar cannot write this name, so it leaves the member out */
+        if (out.name_with_colon(name).empty()) { /* the grammar cannot express this name, so the member is left out */
             continue;
         }
         const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
@@ -76,7 +76,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* Removes the names that propertyNames forbids. */
+/* Removes from *names the names that the shape's propertyNames forbid. */
 void writer::narrow_names(const shape &s, automaton *names)
 {
     for (const condition &c : s.names) {
@@ -87,9 +87,9 @@ void writer::narrow_names(const shape &s, automaton *names)
 }
 
 /* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
- * shape adds the schemas of its matching patternProperties or, if none of its patterns matches, its
- * additionalProperties. `are_known` is false if some pattern has no automaton. Since that pattern could match the name,
- * additionalProperties of a schema with patterns is then not added. */
+ * shape adds conditions: its patternProperties whose patterns match the name or, if none of its patterns matches, its
+ * additionalProperties. `are_known` is false if some pattern has no automaton. That pattern could match the name, so a
+ * schema with patterns then adds no additionalProperties. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -110,8 +110,8 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
 }
 
 /* Splits the set of names `all` into classes: all names of a class match the same patterns (`expressions`). Classes are
- * needed because the value of a name that matches two patterns must satisfy the schemas of both. n patterns that
- * overlap in all ways make 2^n classes, so NAME_CLASSES_MAX limits their number. */
+ * needed because the value of a name that matches two patterns must satisfy the schemas of both. n patterns can make
+ * 2^n classes (one for each combination of matching patterns), so NAME_CLASSES_MAX limits the number of classes. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -166,8 +166,8 @@ std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node
         return found;
     }
     automaton others = automaton_of_other_texts(declared, budget);
-    const bool is_one_class = s.names.empty() && expressions.empty(); /* then nothing below throws, so that `others` can
-                                                                       * be moved */
+    const bool is_one_class = s.names.empty() && expressions.empty(); /* if true, nothing in the `try` block throws, so
+                                                                       * `others` can be moved */
     try {
         automaton all = is_one_class ? std::move(others) : others;
         narrow_names(s, &all);
@@ -206,7 +206,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule of the rest of an object, which begins with the name of a declared or undeclared member. */
+/* Returns the rule of the rest of an object, where the rest begins with the name of a declared or undeclared member. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);

@@ -73,8 +73,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Finds the JSON pointer of `wanted` by searching the whole document. Only error messages need such paths, and
- * recording one for each schema would slow every request. */
+/* Finds the JSON pointer of `wanted` by searching the whole document. Paths are not recorded for each schema, because
+ * only error messages need them, and recording would slow every request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -145,8 +145,8 @@ const schema_json *references::first_equal(const schema_json *schema) const
 
 /* Records the names that a schema gives itself, by `$id` or `$anchor`. If the schema has an `$id`, `base` becomes this
  * URI, against which references inside the schema are resolved. Up to draft 7, a `$ref` hides all other keywords of its
- * object, including `$id`, and `id` is accepted without its dollar sign. In later drafts `id` is an ordinary member. An
- * id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
+ * object, including `$id`. Up to draft 7, the older name `id` is accepted, too; in later drafts `id` is an ordinary
+ * member. An id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {

@@ -39,7 +39,8 @@ class references {
     bool is_old = false, has_ids = false;
     std::map<std::string, const schema_json *> named; /* schemas by absolute URI, including #anchor */
     std::map<const schema_json *, std::string> bases; /* base URI of each schema, if there are `$id`s */
-    std::unordered_map<const schema_json *, const schema_json *> firsts; /* first occurrence of each repeated object */
+    std::unordered_map<const schema_json *, const schema_json *> firsts; /* for each object that occurs repeatedly, its
+                                                                          * first occurrence */
 
     using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* objects by hash */
     size_t find_equal(const schema_json &value, seen_objects &seen);

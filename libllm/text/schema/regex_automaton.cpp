@@ -20,8 +20,8 @@ constexpr size_t NODES_MAX = 20000; /* most nodes of the nondeterministic automa
  * work are limited.
  *
  * The beginning and the end of a string are treated as two special characters (REGEX_BEGIN, REGEX_END), which ^ and $
- * consume. An anchor can therefore be anywhere in an expression, also in one of several alternatives. Before and after
- * the expression there is a loop over any characters, since a pattern can match anywhere in a string. */
+ * consume. So an anchor can be anywhere in an expression, also in one of several alternatives. Before and after the
+ * expression there is a loop over any characters, since a pattern can match anywhere in a string. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -162,8 +162,8 @@ class net {
                 todo.push_back(nodes[at].other);
             }
         }
-        if (seen[ANYTHING] == visit) { /* after a match, every string is accepted; without this check, each set of nodes
-                                        * after a match would become a state of its own */
+        if (seen[ANYTHING] == visit) { /* after a match, every string is accepted, so one state is enough for all sets
+                                        * of nodes after a match */
             reached = {0, ANYTHING};
         }
         std::sort(reached.begin(), reached.end());
@@ -182,8 +182,8 @@ class net {
         close();
     }
 
-    /* Steps over an anchor repeatedly, because several anchors can match at one position: both $ of (a$|,)+$ match the
-     * end of the same string. */
+    /* Consumes an anchor repeatedly, because several anchors can match at one position: in (a$|,)+$, both $ match at
+     * the end of the string. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);

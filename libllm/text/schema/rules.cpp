@@ -12,12 +12,12 @@ namespace {
 constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}; larger ones use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Rules of any JSON value. The numbers of blanks, digits and digits of the exponent are limited, since a confused model
- * can repeat them forever. Carriage returns are not allowed between values: llama.cpp's parser of tool calls does not
- * accept them there, and loses the comma after one. `tail` is the rest of a string up to its closing quote. `control`
- * matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes of all
- * characters beyond ASCII. If a `unit` (the four digits of a \u escape) is the first half of a surrogate pair, the
- * second half must follow (`pairing`), since a half alone is not a character. */
+/* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited, since a confused
+ * model can repeat them forever. Carriage returns are not allowed between values: llama.cpp's parser of tool calls does
+ * not accept a carriage return there, and loses the comma after it. `tail` is the rest of a string up to its closing
+ * quote. `control` matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes
+ * of all characters beyond ASCII. If a `unit` (the four digits of a \u escape) is the first half of a surrogate pair,
+ * the second half must follow (`pairing`), since a half alone is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -97,10 +97,10 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
 
 /* Returns GBNF for the characters of the set as a JSON string writes them. JSON allows any character to be written as
  * an escape (\u0041 for A), and a grammar should not forbid valid JSON. But a set of only some characters would need a
- * separate escape for each. So only wide sets (with all control characters, the quote and the backslash) allow \u
- * escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes (\n, \") of their
- * characters, so the letters of a pattern are always written without escapes. The set is written negated ([^...]) if
- * this is shorter: names of undeclared members exclude only a few of a million characters. */
+ * separate escape for each character. So only wide sets (with all control characters, the quote and the backslash)
+ * allow \u escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes (\n, \")
+ * of their characters, so the letters of a pattern are always written without escapes. The set is written negated
+ * ([^...]) if this is shorter: names of undeclared members exclude only a few of a million characters. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set, and characters that must be escaped */
@@ -153,11 +153,11 @@ rules::written_set written_as_json(const character_set &set)
     return out;
 }
 
-/* Writes the states of an automaton as GBNF rules. The targets of a state are written before the state itself, so that
- * equal states get equal bodies and become one rule (prefix trees of strings have equal states). If the automaton has a
- * loop, a state is reached again while its rule is still being written. The name of the rule is then reserved, and
- * defined when the body is complete. A chain of states with one transition each becomes one literal, so that
- * "temperature" is one element and not eleven rules. The literal ends before a state that already has a rule. */
+/* Writes the states of an automaton as GBNF rules. The targets of a state's transitions are written before the state
+ * itself, so that equal states get equal bodies and become one rule (prefix trees of strings have equal states). If the
+ * automaton has a loop, a state is reached again while its rule is still being written. The name of the rule is then
+ * reserved, and defined when the body is complete. A chain of states with one transition each becomes one literal, so
+ * that "temperature" is one element and not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
     /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
@@ -199,8 +199,8 @@ class automaton_writer {
                                        * consecutive and sorted by target */
     character_set set;                /* the character set that is being written */
 
-    /* Returns whether every string is accepted from this state on. Such a state is written as the rule `tail` of
-     * ANY_JSON. */
+    /* Returns whether every continuation of the string is accepted from this state on. Such a state is written as the
+     * rule `tail` of ANY_JSON. */
     bool is_universal(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -503,9 +503,9 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
-/* Returns the rule that matches `unit` 0 to n times, built from the digits of n: for 2345 the rule allows a thousand
- * units and 0 to 1345 more, or fewer than a thousand. A count fits only one of these alternatives, so there is one
- * derivation for each string. */
+/* Returns the rule that matches `unit` 0 to n times, built from the digits of n: for 2345, the rule has the
+ * alternatives "1000 units, then 0 to 1345 more" and "fewer than 1000 units". A count fits only one of these
+ * alternatives, so each string has one derivation. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {
     if (n <= WRITTEN_OUT_MAX) {
@@ -528,7 +528,7 @@ std::string rules::repeated(const std::string &unit, size_t least, size_t most)
     if (least > COUNTED_MAX) {
         throw grammar_fault("a length of more than " + std::to_string(COUNTED_MAX));
     }
-    if (most > COUNTED_MAX) { /* no answer is that long, so there is no upper limit */
+    if (most > COUNTED_MAX) { /* no answer is that long, so no upper limit is enforced */
         return least > 0 ? exactly(unit, least) + " " + unit + "*" : unit + "*";
     }
     if (most <= WRITTEN_OUT_MAX) {

@@ -23,8 +23,8 @@ enum class value_syntax { JSON, GEMMA };
 
 class rules {
   public:
-    /* The work of writing rules is counted in `spent`. But a rule is written to its end even if the budget is spent,
-     * because an unfinished rule would break the grammar. */
+    /* The work of writing rules is charged to the budget `spent`. If the budget runs out, the current rule is still
+     * written to its end, because an unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
         : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
     {}
@@ -52,8 +52,8 @@ class rules {
     /* Returns the rule that matches one of these strings in JSON, from the first character to the closing quote. */
     std::string add_texts(const automaton &texts);
 
-    /* Returns the rule that matches any JSON string that begins with one of these characters, up to the closing
-     * quote. */
+    /* Returns the rule that matches any JSON string whose first character is in the set, from that character to the
+     * closing quote. */
     const std::string &add_begun(const character_set &set);
 
     /* How the characters of a set are written in a JSON string, as two pieces of GBNF: `plain` for the characters that

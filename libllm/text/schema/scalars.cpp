@@ -30,8 +30,8 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Intersects all conditions of the shape on strings in *all: patterns, formats, excluded strings, and then lengths.
- * Returns false if there are no other conditions than lengths. The caller then writes the length as a repetition
+/* Stores in *all the strings that satisfy all conditions of the shape on strings: patterns, formats, excluded strings,
+ * and lengths. Returns false if there are no conditions but lengths. The caller then writes the length as a repetition
  * (rules::repeated), since an automaton has a state for each length. If one condition would make the automaton too
  * large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
@@ -95,7 +95,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    /* a copy, because the loop adds nodes to the cache of shapes */
+    /* a copy, because the loop adds entries to the cache to which shapes_of refers */
     const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;
@@ -131,8 +131,8 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* Here the length needs an automaton. It has a state for each length, times the states of the closing
-         * delimiter, so a few long strings would use up the limit on the size of the grammar. */
+        /* In Gemma's syntax, a length needs an automaton, whose number of states is the length times the length of the
+         * closing delimiter. A few long strings would use up the limit on the size of the grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -213,11 +213,11 @@ size_t places_of(double step)
 } // namespace
 
 /* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. There is a rule for each
- * remainder that the digits so far can have when divided by the step, and a number is a multiple if it ends in the rule
- * of remainder 0. To enforce bounds as well, each of these rules would have to be combined with the digits of the
- * bounds. So bounds are enforced only if the multiples between them can be listed, or if the only bound is a minimum of
- * 0. If the step is a power of ten below one, its multiples are the numbers with a limited number of digits after the
- * point. */
+ * remainder that the digits so far can have when divided by the step. A number is a multiple if its last digit leads to
+ * the rule of remainder 0. To enforce bounds as well, each of these rules would have to be combined with the digits of
+ * the bounds. So bounds are enforced only if the multiples between them can be listed, or if the only bound is a
+ * minimum of 0. If the step is a power of ten below one, its multiples are the numbers with a limited number of digits
+ * after the point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();

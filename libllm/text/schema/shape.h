@@ -4,10 +4,10 @@
  * shapes.
  *
  * A condition is a schema of the document, or one of its keywords, possibly negated (`not`). A node is the set of all
- * conditions on one value, for example on an object member or an array item. In {"allOf": [A, {"properties": {"x":
- * B}}], "properties": {"x": C}}, the root is a node with one condition, the root schema. The member x is a node with
- * the conditions B and C, and also D if A declares x as D. {"anyOf": [A, B], "type": "object"} has two shapes, or one
- * if A allows only numbers.
+ * conditions on one value, for example on a certain member of an object, or on an array item. In {"allOf": [A,
+ * {"properties": {"x": B}}], "properties": {"x": C}}, the root is a node with one condition, the root schema. The
+ * member x is a node with the conditions B and C, and also D if A declares x as D. {"anyOf": [A, B], "type": "object"}
+ * has two shapes, or one if A allows only numbers.
  *
  * A schema can refer to itself. Compiling it still ends: a document has a finite number of keywords, and therefore of
  * conditions and nodes, and a node that occurs again uses the grammar rule that was made for it. For this reason a
@@ -39,9 +39,9 @@ enum class schema_policy { STRICT, LOOSE };
 struct condition {
     const schema_json *schema;
     bool is_negated = false;
-    const char *keyword = nullptr; /* NULL: the whole schema */
-    uint32_t index = 0;            /* index of an element in the keyword's list or object; for keywords such as allOf,
-                                    * whose elements are separate conditions */
+    const char *keyword = nullptr; /* NULL if the condition is the whole schema */
+    uint32_t index = 0;            /* if the condition is only one element of the keyword's list or object: the index of
+                                    * that element */
 
     auto key() const
     {
@@ -117,9 +117,10 @@ struct shape {
     std::vector<bound> least, most;             /* bounds of numbers */
     std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
-    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: negated, the string must not match */
+    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: the string must not match the pattern */
     std::vector<const std::string *> formats;                       /* values of the keyword `format` */
-    std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain items or members */
+    std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain the items of an array or
+                                                                     * the members of an object */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
     std::vector<condition> contained; /* for each of these, at least one array item must satisfy it */
@@ -129,7 +130,8 @@ struct shape {
     std::vector<std::pair<std::string, condition>> members;
     size_t members_least = 0, members_most = SIZE_MAX;
     std::vector<condition> names;                           /* schemas of propertyNames */
-    std::optional<std::vector<const schema_json *>> values; /* of enum or const: the value must be one of these */
+    std::optional<std::vector<const schema_json *>> values; /* values of an enum or const: the value must be one of
+                                                             * these */
     std::vector<const schema_json *> excluded;
     bool is_anything() const;
 };
@@ -157,9 +159,9 @@ class pattern_set {
  * budget is spent, or if the schema nests too deeply. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
-    const schema_json *schema = nullptr; /* UNKNOWN: the schema that could not be tested */
-    const char *keyword = nullptr;       /* UNKNOWN: the keyword for which STRICT refuses the schema; NULL: STRICT
-                                          * accepts the value */
+    const schema_json *schema = nullptr; /* if UNKNOWN: the schema that could not be tested */
+    const char *keyword = nullptr;       /* if UNKNOWN: the keyword for which STRICT refuses the schema, or NULL if
+                                          * STRICT accepts the value */
 };
 
 class expansion {
@@ -169,9 +171,9 @@ class expansion {
         : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns), budget(spent)
     {}
 
-    /* Returns the shapes of a node, that is a description of the values that satisfy all its conditions. An empty list
-     * means that there is no such value. Under STRICT, a keyword that cannot be enforced throws grammar_beyond with the
-     * keyword's name. Other errors in the schema throw grammar_fault. */
+    /* Returns the shapes of a node: a value satisfies all conditions of the node if it satisfies one of these shapes.
+     * An empty list means that no value does. Under STRICT, a keyword that cannot be enforced throws grammar_beyond
+     * with the keyword's name. Other errors in the schema throw grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
     /* Returns whether a value that the document contains (in enum or const, or as a member name) satisfies the node. If
@@ -186,9 +188,9 @@ class expansion {
     /* Returns all conditions that a shape puts on the object member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Makes a node from conditions: removes repetitions and conditions that hold for every value, and sorts the rest by
-     * when their schemas were first used. If conditions were sorted by address, the same schema would give another
-     * grammar in another process, or on the next request. */
+    /* Makes a node from conditions: removes repetitions and conditions that hold for every value. Sorts the rest by the
+     * order in which their schemas were first used. If conditions were sorted by address, the same schema would give
+     * another grammar in another process, or on the next request. */
     node node_of(node conditions);
 
     /* Replaces each schema of the node by the first schema in the document that equals it, so that nodes with equal
@@ -204,7 +206,7 @@ class expansion {
     struct state {
         shape s;
         std::vector<condition> pending;
-        std::vector<std::vector<node>> choices; /* each choice is a list of alternatives; one of them must hold */
+        std::vector<std::vector<node>> choices; /* each choice is a list of alternatives, one of which must hold */
         std::set<condition> met;
         size_t n_items() const; /* number of elements in all lists of the state: the cost of copying it */
     };

@@ -33,9 +33,9 @@ verdict unknown(const schema_json &schema, const char *keyword)
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict, but an unknown verdict without a keyword gets `keyword`, so that STRICT refuses the schema.
- * Keywords that turn a verdict into another (not, oneOf, if) use this function, since STRICT would otherwise treat the
- * unknown verdict as valid. */
+/* Returns the verdict, but an UNKNOWN verdict without a keyword gets `keyword`, so that STRICT refuses the schema. Used
+ * for keywords that turn a verdict into another (not, oneOf, if): without a keyword, STRICT would treat the UNKNOWN
+ * verdict as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -107,8 +107,8 @@ bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 }
 
 /* Returns whether the list `values` contains the value. Usually the value is an element of this very list, so addresses
- * are compared first. Comparing contents would take time in proportion to the square of the list's length, if all
- * elements are tested one after the other. */
+ * are compared first. If contents were compared first, testing all elements of the list would take time in proportion
+ * to the square of its length. */
 bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
@@ -172,8 +172,8 @@ verdict expansion::verdict_on(const schema_json &value, const node &n)
 }
 
 /* The keyword `format` never makes a string of enum or const invalid: in JSON Schema a format is only an annotation
- * unless a validator chooses to test it, and an author who lists a string wants it to be allowed. With `format`, the
- * verdict is therefore UNKNOWN at best, which STRICT accepts unless a negation depends on it. */
+ * unless a validator chooses to test it, and an author who lists a string wants it to be allowed. For a string with a
+ * `format`, the verdict is therefore never VALID but UNKNOWN, which STRICT accepts unless a negation depends on it. */
 verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
 {
     const std::string &text = value.get_ref<const std::string &>();
@@ -375,7 +375,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
         return verdict_of(schema == true);
     }
     if (depth == 0) {
-        return unknown(schema, "$ref"); /* only a long chain of references or nested schemas gets here */
+        return unknown(schema, "$ref"); /* the schema nests too deeply, or a chain of references is too long */
     }
     if (!schema.is_object() || budget.is_spent() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return unknown(schema, nullptr);

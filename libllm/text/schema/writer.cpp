@@ -29,10 +29,11 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
     }
 }
 
-/* Returns the rule of a node. If a schema refers to itself, its node is reached again while its rule is being written.
- * The name of the rule is then reserved, and defined at the end. Returns "" for a node that no value satisfies. If
- * another rule already refers to the name of this node's rule, that name is defined as a rule that matches nothing.
- * Once the budget is spent, every node allows any value, so that the grammar is complete. */
+/* Returns the rule of a node (the set of conditions on a value, shape.h). If a schema refers to itself, its node is
+ * reached again while the node's rule is being written. The name of the rule is then reserved, and the rule is defined
+ * at the end. Returns "" for a node that no value satisfies. If another rule already refers to the name of this node's
+ * rule, that name is defined as a rule that matches nothing. Once the budget is spent, every node allows any value, so
+ * that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -65,11 +66,13 @@ std::string writer::value(const node &conditions)
     return entry.name;
 }
 
-/* Returns GBNF alternatives for all shapes of a node. The values of all enums and consts are collected and written
- * together, each value once: alternatives often repeat constants, and many strings can share one prefix tree. */
+/* Returns GBNF for all shapes of a node, that is for all alternatives of a schema. The values of all enums and consts
+ * are collected and written together, each value once: alternatives often repeat constants, and many strings can share
+ * one prefix tree. */
 std::string writer::all_shapes(const node &n)
 {
-    const std::vector<shape> all = shapes.shapes_of(n); /* a copy, because the loop adds nodes to the cache of shapes */
+    const std::vector<shape> all = shapes.shapes_of(n); /* a copy: the loop changes the cache to which shapes_of
+                                                         * refers */
     std::vector<std::string> ways;
     std::vector<const schema_json *> constants;
     std::set<std::string> known_constants;
@@ -85,8 +88,8 @@ std::string writer::all_shapes(const node &n)
             const std::string text = one->dump();
             const bool is_new =
                 known_constants.count(text) == 0 && !is_excluded(s, *one) && known_constants.insert(text).second;
-            if (is_new && shapes.is_kept(*one, n)) { /* a value that this shape excludes is not marked as known, since
-                                                      * another shape can allow it */
+            if (is_new && shapes.is_kept(*one, n)) { /* a value that this shape excludes is tested again in another
+                                                      * shape, which can allow it */
                 constants.push_back(one);
             }
         }
@@ -98,7 +101,7 @@ std::string writer::all_shapes(const node &n)
 bool writer::is_excluded(const shape &s, const schema_json &value) const
 {
     if (budget.is_spent() || !budget.take(s.excluded.size())) {
-        return false; /* keeps the value; under STRICT, compiled() refuses the schema */
+        return false; /* the value is kept without a test; under STRICT, compiled() then refuses the schema */
     }
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
@@ -239,11 +242,11 @@ writer::item_plan writer::items_of(const shape &s)
     return plan;
 }
 
-/* Returns GBNF for everything that follows array item `at` - 1 and the blanks after it, or "" if the array cannot be
- * completed. Each optional item is a rule that refers to the rule of the next item, so these rules are written from the
- * last to the first. The required items are written in one pass from the first to the last. When they were joined one
- * by one from the end, 50,000 items took time in proportion to the square of their length, and a level of the stack for
- * each item. */
+/* Returns GBNF for the rest of an array after item `at` - 1 and the blanks that follow it. Returns "" if the array
+ * cannot be completed. Each optional item has a rule that refers to the rule of the next item, so these rules are
+ * written from the last to the first. The required items are written in one pass from the first to the last. In an
+ * earlier version they were joined one by one from the end. This took a level of the stack for each item, and for
+ * 50,000 items a time in proportion to the square of their number. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);
@@ -268,8 +271,8 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
     return rest.empty() ? "" : all + rest;
 }
 
-/* Returns GBNF for an array with at least one item that matches `contained`, between any number of other items. The
- * other items can match `contained`, too. */
+/* Returns GBNF for an array in which at least one item matches `contained`. Any number of other items can be before and
+ * after it, and these can match `contained`, too. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +

@@ -14,8 +14,8 @@
 
 class writer {
   public:
-    /* Values that are nested deeper than `n_levels` are not constrained. If the grammar of a schema is too large, at
-     * least the top levels can be enforced in this way. */
+    /* Values that are nested deeper than `n_levels` are not constrained. So if the grammar of the whole schema is too
+     * large, at least the top levels can be enforced. */
     writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
@@ -27,14 +27,14 @@ class writer {
      * too much work. */
     std::optional<automaton> texts_of(const node &n);
 
-    /* A class of undeclared members: names that no schema of the shape declares and that match the same patterns, and
-     * the conditions on the values of these members. */
+    /* A class of undeclared members. Their names are declared by no schema of the shape, and all match the same
+     * patterns. `value` is the set of conditions on their values. */
     struct undeclared {
         automaton names;
         node value;
     };
-    /* Returns the classes of undeclared members of a shape. `n` is a node that has this shape; it is needed for error
-     * messages. */
+    /* Returns the classes of undeclared members of a shape. `n`, the node to which the shape belongs, is needed only
+     * for error messages. */
     std::vector<undeclared> undeclared_of(const shape &s, const node &n, const std::vector<std::string> &declared);
 
   private:
@@ -55,10 +55,10 @@ class writer {
         size_t needed = 0;
         bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
         std::vector<std::string> others; /* GBNF alternatives for an undeclared member */
-        size_t n_needed = 0;             /* number of members up to the last required member */
+        size_t n_needed = 0;             /* number of declared members up to the last required one */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;
-        /* names of the rules of names_from and rest_from, by `at` and number of members before */
+        /* names of the rules that names_from and rest_from have made, by `at` and number of members already written */
         std::map<std::pair<size_t, size_t>, std::string> names, rests;
 
         bool has_needed(size_t at) const
@@ -66,14 +66,15 @@ class writer {
             return is_unordered ? (at & needed) == needed : at >= n_needed;
         }
 
-        /* Returns the number of members before, n, or a smaller number for which the rule is the same. This avoids
-         * equal rules. */
+        /* `n` is the number of members already written. Returns `n`, or a smaller number for which the rule of the rest
+         * is the same. This avoids equal rules. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
         }
     };
-    /* Undeclared names that match the same patterns (`met`), so that the same conditions apply to their values. */
+    /* A set of undeclared names that all match the same patterns (`met`). The same conditions therefore apply to the
+     * values of these members. */
     struct name_class {
         automaton names;
         std::vector<std::string> met;
