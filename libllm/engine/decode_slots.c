@@ -37,8 +37,8 @@ static void begin(decode *d, request *r, branch *b)
 /* ---- the order in which requests get slots ---- */
 
 /* Freed cells are often enough for a new request, but too few for a generation that lost its slot. So such a generation
- * could wait for ever. Therefore only OVERTAKEN_MAX requests may begin before it continues; then all new requests
- * wait. */
+ * could wait for ever. Therefore only OVERTAKEN_MAX requests may begin while the generation waits. After that, new
+ * requests wait until it continues. */
 enum { OVERTAKEN_MAX = 8 };
 
 /* A request that needs a slot, and how many slots of the needed kind (for named or for scratch branches) its owner's

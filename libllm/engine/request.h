@@ -36,7 +36,7 @@ typedef struct request {
     bool waits_for_slot;
     bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
     uint64_t fetching;      /* number of the disk read for which the request waits (resuming.h); 0 if none */
-    uint64_t fetched_by_us; /* time at which the request stops waiting for this read */
+    uint64_t fetched_by_us; /* time at which the request stops waiting for the disk read `fetching` */
     /* if the request is RUNNING without a slot: how many other requests have begun since it lost the slot */
     uint32_t n_overtaken;
 
@@ -57,9 +57,9 @@ typedef struct request {
 
     uint32_t n_generated; /* sampled tokens, including a token that ended the turn */
     uint64_t n_bytes;     /* bytes of the texts of all generated tokens */
-    uint64_t *ends;       /* owned: n_bytes after each generated token */
+    uint64_t *ends;       /* owned: the value of n_bytes after each generated token */
     uint32_t ends_capacity;
-    uint64_t n_released; /* raw bytes released so far, see stop.h */
+    uint64_t n_released; /* raw bytes of the answer released so far (stop.h) */
 
     uint64_t queued_us, started_us, decoding_us; /* moments, CLOCK_MONOTONIC */
     outbox out;

@@ -23,7 +23,7 @@ typedef struct token_details {
     float *raw;          /* owned: the model's logits before the sampler changed them; NULL if there are none yet */
     uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
-    uint32_t n_released; /* how many of these tokens have their text in the outbox; they are the first */
+    uint32_t n_released; /* the text of the first n_released tokens is in the outbox */
     uint32_t capacity;   /* capacity of the arrays below, which are owned */
     int32_t *tokens;
     uint64_t *raw_ends; /* offsets as in stop.h */
