@@ -115,7 +115,7 @@ typedef struct branch_shared {
 
 typedef struct branch {
     const branch_shared *shared;
-    uint32_t entry; /* index of its entry in the session table */
+    uint32_t entry; /* index of the branch's entry in the session table */
     int32_t slot;   /* the model's sequence, or BRANCH_NO_SLOT */
     bool is_open;
     bool is_held; /* a command copies the branch, so the branch counts as busy */
@@ -123,7 +123,8 @@ typedef struct branch {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* number of this branch; never changes, and names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    size_t n_file_bytes;   /* bytes counted for its state file; the file on disk may still hold an older state */
+    /* bytes that count for the branch's state file; the file on disk may still hold an older state */
+    size_t n_file_bytes;
     size_t n_stored_bytes; /* bytes of the state file that is on disk, according to the results of writes */
     uint64_t last_write;   /* number of the last write of the state file */
     uint64_t file_since;   /* number of the last removal of the state file; results of earlier writes are ignored */
@@ -131,12 +132,12 @@ typedef struct branch {
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
-    bool was_parked; /* its parked state was loaded into the slot, and no request has used the branch since */
+    bool was_parked; /* the branch's parked state was loaded into the slot, and no request has used the branch since */
     /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). Only the logits of branches
      * without a slot count as parked memory: there can be many such branches, but there are few slots. */
     float *logits;
     uint32_t logits_at;     /* 0 if no logits are kept */
-    uint32_t checkpoint_at; /* number of tokens at its last checkpoint */
+    uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
     /* If the branch is a copy that was made before another branch was truncated: how many tokens the truncation removed
      * from that other branch. 0 for all other branches, and after a request has continued the copy. */

@@ -105,7 +105,7 @@ static branch *closed_entry(branch_table *table)
 typedef struct shortage {
     const branch *asker; /* the branch that needs the resource; NULL if that branch is not open yet */
     uint32_t owner;      /* owner of that branch */
-    uint32_t limit;      /* the total amount that exists */
+    uint32_t limit;      /* total amount of the resource */
     bool named;          /* true: named branches count; false: scratch branches count */
     bool has_slot;       /* the resource is slots or cells, not entries */
     bool in_tokens;      /* the resource is cells */

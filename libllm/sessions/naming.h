@@ -74,7 +74,8 @@ void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
 uint32_t table_pins_max(const branch_table *table);
-uint32_t table_pins_max_of(uint32_t n_names); /* the same limit, if n_names named branches can be open */
+/* limit on pinned branches if at most n_names named branches can be open */
+uint32_t table_pins_max_of(uint32_t n_names);
 
 /* ---- changes that a command waits for: table_change.c ---- */
 

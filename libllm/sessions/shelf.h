@@ -52,15 +52,16 @@ typedef struct table_shelf {
     uint64_t refused_until_us; /* no state is written before this time, because a write failed */
     /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
-    uint64_t spill_until_us; /* end of the wait; 0 if no state waits */
-    /* when requests stop waiting for a slot that a job of the store may free; 0 if no request waits */
+    uint64_t spill_until_us; /* end of the parked state's wait for the store; 0 if no state waits */
+    /* when requests stop waiting for a slot that a job of the store may free; 0 if no request waits for that */
     uint64_t slot_until_us;
-    /* a wait for the store has timed out; until the store has read or written a state, nothing else waits for it */
+    /* a wait for the store has timed out; until the store has read or written a state, nothing else waits for the
+     * store */
     bool is_store_slow;
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent; nothing is spilled until the state is on disk again */
     bool is_saving;  /* an orderly stop has begun */
-    bool is_unsaved; /* during the stop, writing a branch file failed */
+    bool is_unsaved; /* during an orderly stop, writing a branch file failed */
 } table_shelf;
 
 /* ---- what the store has finished: table_stored.c ---- */
@@ -120,8 +121,8 @@ bool table_take_state(branch_table *table, branch *b, state_file *from);
 /* Drops the blobs of a job whose write is over. */
 void table_drop_parts(branch_table *table, state_file *f);
 
-void table_written(branch_table *table, const store_job *job); /* a state was written, or the write failed */
-void table_read_back(branch_table *table, store_job *job);     /* a state was read, or the read failed */
+void table_written(branch_table *table, const store_job *job); /* handles the result of writing a state */
+void table_read_back(branch_table *table, store_job *job);     /* handles the result of reading a state */
 
 /* ---- bytes of states on the disk: table_disk.c ---- */
 
@@ -134,7 +135,7 @@ size_t table_disk_bytes(const branch_table *table);
 void table_expect_file(branch_table *table, branch *b, store_job *job,
                        size_t n_bytes);                 /* sets the job's entry and id */
 void table_learn_file(branch *b, const store_job *job); /* updates the counts from a result of the store */
-/* the file is removed, or a queued job will remove it before any later write */
+/* called when the branch's state file is removed, or when a queued job will remove it before any later write */
 void table_file_is_gone(branch_table *table, branch *b);
 
 /* Removes the state file. A state that was only on the disk is lost. Returns false if memory is short. */

@@ -122,8 +122,9 @@ void table_allow_copies(branch_table *table, double stall_budget_us);
 typedef enum slot_result {
     SLOT_READY,
     SLOT_LATER, /* a generation, or a job of the store, may free a slot when it ends */
-    SLOT_NEVER, /* all branches are idle, and the policy keeps all of them */
-    /* all branches are idle and too few KV cells are free, but the policy keeps the branches that hold cells */
+    SLOT_NEVER, /* all branches with slots are idle, and the policy allows none of them to be parked or forgotten */
+    /* too few KV cells are free, and the policy does not allow the idle branches that hold cells to be parked or
+     * forgotten */
     SLOT_NO_CELLS,
 } slot_result;
 
@@ -168,7 +169,7 @@ bool table_may_fit(const branch_table *table, const branch *b);
 branch *table_find_id(branch_table *table, uint64_t id); /* the open branch, or NULL */
 uint32_t table_names_max(const branch_table *table);     /* limit on open named branches */
 
-/* returns a number larger than all earlier ones, which orders uses, reads and writes */
+/* returns a number that is larger than all that it returned before; these numbers order uses, reads and writes */
 uint64_t table_new_number(branch_table *table);
 
 /* Sets the function that is called for each session whose last branch is given up, or NULL. */

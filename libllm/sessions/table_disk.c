@@ -33,7 +33,7 @@ void table_learn_file(branch *b, const store_job *job)
     if (job->status == LLM_OK || job->status == LLM_NOT_FOUND) {
         b->n_stored_bytes = job->status == LLM_OK ? job->n_bytes : 0;
     }
-    if (job->request == b->last_write) { /* if a later write is queued, its result decides */
+    if (job->request == b->last_write) { /* if a later write is queued, the result of that write will set the bytes */
         branch_set_file_bytes(b, b->n_stored_bytes);
     }
 }
@@ -48,7 +48,7 @@ bool table_remove_state(branch_table *table, branch *b)
     job->changes[0].file.id = b->id;
     store_push(table->store, job);
     table_file_is_gone(table, b);
-    if (b->parked.where == PARKED_ON_DISK) { /* the branch keeps its tokens */
+    if (b->parked.where == PARKED_ON_DISK) { /* the state is lost, but the branch keeps its tokens */
         branch_forget_parked(b);
         session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
     }

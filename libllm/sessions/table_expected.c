@@ -109,7 +109,7 @@ static bool is_coming(const branch *other, const branch *b)
  * most as many as its share of slots allows. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {
-    slots_left owners[LLM_REQUESTS_MAX]; /* enough, because each branch that is counted has a request */
+    slots_left owners[LLM_REQUESTS_MAX]; /* large enough, because each branch that is counted has a request */
     uint32_t n_owners = 0, n_coming = 0;
     for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];

@@ -26,7 +26,8 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-/* twice the parts of a file, because half of the checkpoints may be too close to others and be skipped */
+/* limit on the checkpoints considered for a file: twice the parts that a file can have, because half of the checkpoints
+ * may be skipped as too close to others */
 enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX };
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)

@@ -284,8 +284,8 @@ void table_written(branch_table *table, const store_job *job)
         (void)table_remove_state(table, b);
     }
     if (is_held) {
-        /* also pauses if the state was not written because its branch file is missing; otherwise the write would be
-         * tried again at once */
+        /* called also if the state was not written because its branch file is missing: without a pause, the write would
+         * be tried again at once */
         pause_writing(table);
         stay_in_memory(table, b);
     }

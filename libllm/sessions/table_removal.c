@@ -97,7 +97,9 @@ void table_removal_refused(branch_table *table, const store_job *job)
         const store_change *c = &job->changes[i];
         branch *b = table_find_id(table, c->file.id);
         if (c->verb == CHANGE_REMOVE && b != NULL) {
-            b->has_file = true; /* the session was reset; its next reset or close, or an orderly stop, tries again */
+            /* the session was reset, not closed: its next reset or close, or an orderly stop, tries to remove the file
+             * again */
+            b->has_file = true;
         } else if (c->verb == CHANGE_REMOVE && table->naming.n_loose - table_n_waiting(table) < REFUSED_REMOVALS_MAX) {
             loose_file f = {.id = c->file.id, .owner = c->file.owner, .is_closed = true};
             memcpy(f.name, c->file.name, sizeof f.name);
