@@ -32,10 +32,10 @@ typedef struct checkpoint {
     token_hash hash; /* hash of the k tokens; if it equals the hash of a prompt's tokens, the tokens are compared */
     int32_t *tokens;
     blob *held;           /* blob with the state, followed by the logits; can be written to disk without a copy */
-    void *state;          /* in `held` */
+    void *state;          /* the state, in `held` */
     size_t n_state_bytes; /* 0 if there are only logits */
-    /* contains the whole state (model.h: FULL, or a WHOLE checkpoint); otherwise the KV cache of the attention layers
-     * is missing, and a branch must hold it when the checkpoint is restored */
+    /* `state` is whole (model.h: FULL, or a WHOLE checkpoint); otherwise it lacks the KV cache of the attention layers,
+     * which a branch must hold when the checkpoint is restored */
     bool is_whole;
     float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
@@ -45,7 +45,7 @@ typedef struct checkpoint {
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
     /* k of the longest checkpoint that begins with the tokens of this one; may be this one */
     uint32_t longest;
-    size_t n_bytes; /* total, this struct included */
+    size_t n_bytes; /* bytes of the checkpoint, this struct included */
 } checkpoint;
 
 /* Returns the bytes of a checkpoint's blob: the state, followed by the logits. */

@@ -85,7 +85,7 @@ uint64_t durable_new_id(void)
         const bool is_drawn = getrandom(&id, sizeof id, 0) == (ssize_t)sizeof id;
         if (!is_drawn && errno != EINTR && !read_random_device(&id)) {
             perror("llmd: no random numbers");
-            abort(); /* an id that is not random could be the id of another session's file */
+            abort(); /* without random bits, the id could be the id of another session's file */
         }
     }
     return id;

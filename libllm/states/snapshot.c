@@ -39,7 +39,7 @@ typedef struct branch_head {
     uint32_t reserved;
     uint8_t identity[16];
     char name[LLM_SESSION_NAME_BYTES_MAX + 8];
-    uint64_t checksum; /* of the bytes before this member */
+    uint64_t checksum; /* checksum of the header's bytes before this member */
 } branch_head;
 
 typedef struct state_head {
@@ -49,7 +49,7 @@ typedef struct state_head {
     uint32_t n_parts;
     uint64_t part_bytes;
     uint8_t geometry[16];
-    uint64_t checksum; /* of the bytes before this member */
+    uint64_t checksum; /* checksum of the header's bytes before this member */
 } state_head;
 
 typedef struct part_head {
