@@ -22,7 +22,7 @@ typedef struct scan {
     uint8_t *out;
     const llm_json_limits *limits;
     llm_json *document;
-    uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* one bit for each open container */
+    uint64_t is_object[LLM_JSON_DEPTH_MAX / 64]; /* one bit for each open container: 1 for an object, 0 for a list */
 } scan;
 
 /* Returns the next byte of the text, or 0 at its end. JSON allows a byte of 0 nowhere, so callers need no other check

@@ -43,7 +43,7 @@ bool session_table_is_abandoned(const llm_session_table *p)
 
 /* ---- segments of dead owners ---- */
 
-enum { ORPHAN_DAYS = 7 }; /* until then the killed daemon may be started again, and adopt the segment */
+enum { ORPHAN_DAYS = 7 }; /* a segment whose daemon was killed stays this long, so that a new daemon can adopt it */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory of shm_open's names */
