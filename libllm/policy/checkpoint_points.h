@@ -23,7 +23,8 @@ enum {
     /* a checkpoint closer than this to another one saves too few tokens: stopping there costs one more model call,
      * which reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
-    CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3, /* the head, the boundaries, a divergence, the end */
+    /* one point each for the boundaries, the head, a divergence and the end */
+    CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3,
 };
 
 typedef struct checkpoint_points {

@@ -8,8 +8,9 @@
 #include <stdint.h>
 
 enum {
-    COPY_COST_TOKENS_MIN = 32,          /* prefilling fewer tokens takes only one step */
-    COPY_COST_FREE_BYTES = 1024 * 1024, /* fewer bytes are copied in less time than any step takes */
+    COPY_COST_TOKENS_MIN = 32, /* fewer tokens are not worth a copy: prefilling them takes only one step */
+    /* a copy of at most this size counts as free: it takes less time than any step */
+    COPY_COST_FREE_BYTES = 1024 * 1024,
     /* microseconds to copy a MiB, assumed before the first measurement: slow memory */
     COPY_COST_MIB_US_FIRST = 1000,
     COPY_COST_DISK_MIB_US_FIRST = 1000, /* microseconds to read a MiB from disk, assumed before the first measurement */
@@ -55,7 +56,7 @@ typedef struct copy_cost_divergence {
     uint32_t n_common;  /* tokens of the common prefix with the prompt */
     uint32_t n_prompt;
     uint32_t n_cost;        /* cost of copying the branch, in tokens (copy_cost_tokens) */
-    double copy_us;         /* the same cost in microseconds (copy_cost_us) */
+    double copy_us;         /* cost of copying the branch, in microseconds (copy_cost_us) */
     double stall_budget_us; /* time that decoding requests can wait; HUGE_VAL if none decodes */
 } copy_cost_divergence;
 

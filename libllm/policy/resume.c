@@ -35,7 +35,7 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
 /* One way to get the state of a prefix of the prompt. */
 typedef struct way {
     uint32_t n_keep;
-    uint32_t n_cost; /* number of tokens that could be prefilled in the same time */
+    uint32_t n_cost; /* cost of the copies: how many tokens could be prefilled in the same time */
     int32_t donor;
     int32_t checkpoint;
     bool has_logits;

@@ -24,9 +24,10 @@ typedef struct resume_source {
 /* A checkpoint whose k tokens are the prompt's first k tokens. The caller has compared these tokens. */
 typedef struct resume_checkpoint {
     uint32_t k;
-    bool is_whole;   /* holds the whole state; else it is restored into a branch with these k tokens */
+    /* the checkpoint holds the whole state; if not, it can only be restored into a branch that holds its k tokens */
+    bool is_whole;
     bool has_logits; /* the checkpoint includes the logits after its last token */
-    uint32_t n_cost; /* cost of restoring the checkpoint, in tokens as above */
+    uint32_t n_cost; /* cost of restoring the checkpoint: how many tokens could be prefilled in the same time */
 } resume_checkpoint;
 
 typedef struct resume_input {

@@ -11,7 +11,8 @@ enum {
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
     SHARE_MIN = 16,   /* minimum number of tokens of each request, if several prefill in one call */
     ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no request decodes */
-    /* the same limit, in durations of a step without prefill: longer calls consume no more tokens per second */
+    /* limit like ALONE_MS, but in durations of a step without prefill: longer calls consume no more tokens per
+     * second */
     ALONE_STEPS = 4,
     FIT_TRIES = 4
 };

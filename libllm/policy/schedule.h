@@ -9,24 +9,26 @@
 
 #include "policy/linear_fit.h"
 
-/* Measured times, kept by the decode thread: moving averages, and a linear fit. 0 if not measured yet. */
+/* Measured times in microseconds, kept by the decode thread: three moving averages, and a linear fit. 0 if not measured
+ * yet. */
 typedef struct schedule_pace {
-    double decode_us;        /* a step that only decodes */
-    double prefill_token_us; /* one more prompt token in a step, at any depth */
-    double checkpoint_us;    /* a checkpoint of a decoding session */
-    linear_fit prefill_at;   /* a prompt token, by its depth: the number of tokens that precede it */
+    double decode_us;        /* time of a step that only decodes */
+    double prefill_token_us; /* time that one more prompt token adds to a step, at any depth */
+    double checkpoint_us;    /* time of a checkpoint of a decoding request */
+    /* time of a prompt token, as a function of its depth: the number of tokens that precede it */
+    linear_fit prefill_at;
 } schedule_pace;
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* of each request: prompt tokens still to consume; 0 if the request decodes */
-    const uint32_t *depth;        /* of each request: tokens already consumed */
+    const uint32_t *prefill_left; /* prompt tokens that each request still has to consume; 0 if the request decodes */
+    const uint32_t *depth;        /* tokens that each request has consumed */
     uint32_t n_batch;             /* limit on the tokens of one model call; at least n_runs */
     bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
     /* the model can stop a call that only prefills if the call has at most this many requests; a call that can be
      * stopped may be long, because it delays nobody */
     uint32_t n_stoppable;
-    bool takes_checkpoint; /* the step ends with a checkpoint of a decoding session */
+    bool takes_checkpoint; /* the step ends with a checkpoint of a decoding request */
     uint32_t turn;         /* number of the step; it decides whose turn it is */
     uint32_t gap_ms_target;
     schedule_pace pace;

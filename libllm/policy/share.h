@@ -19,32 +19,33 @@ typedef struct share_holding {
     uint32_t owner;
     uint32_t amount;
     bool may_go;
-    uint64_t order; /* holdings with a smaller order go first */
-    bool is_going;  /* already chosen to go */
+    uint64_t order; /* holdings with a smaller order are given up first */
+    bool is_going;  /* already chosen to be given up */
     /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
      * the owner's first holding, and found with a hash table. */
-    uint32_t account; /* index of that first holding */
+    uint32_t account; /* index of the owner's first holding, which keeps the owner's account */
     uint32_t bucket;  /* 1 + index of the first account in hash bucket i, where i is this holding's index; 0: none */
     uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
-    uint32_t n_going; /* holdings of the account that may still go */
+    uint32_t n_going; /* number of the owner's holdings that may still be given up */
     uint64_t held;
 } share_holding;
 
 typedef struct share_claim {
-    uint32_t asker;    /* the owner who needs a holding to go */
+    uint32_t asker;    /* the owner for whom a holding must be given up */
     uint32_t limit;    /* amount that all owners together can hold */
     uint32_t n_owners; /* owners that share the limit */
-    bool is_lost;      /* a holding that goes is lost, not just moved elsewhere */
+    bool is_lost;      /* a holding that is given up is lost, not just moved elsewhere */
 } share_claim;
 
-/* Chooses which holding (for example which slot) is given up, and returns its index, or n if none may go. Chooses the
- * owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest order. If
- * no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, an asker that
- * already has an equal part never takes another owner's last holding that may go. Takes time in proportion to n. */
+/* Chooses which holding (for example which slot) is given up, and returns its index, or n if none may be (may_go).
+ * Chooses the owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest
+ * order. If no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, and
+ * the asker already has an equal part, no other owner loses the last holding that it could lose. Takes time in
+ * proportion to n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
-/* To choose several holdings before any of them goes, call share_add_up once, and then share_next_victim for each of
- * them. */
+/* To choose several holdings before any of them is given up, call share_add_up once, and then share_next_victim for
+ * each of them. */
 void share_add_up(share_holding *holdings, uint32_t n);
 uint32_t share_next_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 

@@ -22,7 +22,7 @@ enum {
 typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
-    char *stops[LLM_STOPS_MAX]; /* point into one allocation, stops[0] */
+    char *stops[LLM_STOPS_MAX]; /* point into one block of memory, which begins at stops[0] */
     uint32_t n_ignored;         /* the first n_ignored stop strings are ignored */
     uint64_t n_fed;
     uint32_t n_held;
