@@ -15,8 +15,8 @@ extern "C" {
 typedef struct idle_cores {
     uint64_t since_us; /* when the kernel's counts of ticks were last read; 0 before the first read */
     uint64_t idle_ticks, all_ticks;
-    uint32_t n_cores; /* processors that were counted */
-    double n;         /* idle processors, the last result */
+    uint32_t n_cores; /* number of processors that were counted */
+    double n;         /* number of idle processors: the last result of idle_cores_lately */
 } idle_cores;
 
 /* Returns the average number of idle processors since the kernel's counts were last read. They are read again after a
