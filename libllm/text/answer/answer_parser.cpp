@@ -198,7 +198,8 @@ void llm_answer_parser::report_message(const common_chat_msg &now)
     }
 }
 
-/* Reports {} for a call without arguments, but only { for an incomplete last call, whose arguments may be missing. */
+/* Reports {} as the arguments of a call without arguments. If the last call is incomplete, reports only { for it,
+ * because its arguments are not known. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
     const size_t n = reported.tool_calls.size();

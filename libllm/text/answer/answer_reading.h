@@ -63,8 +63,8 @@ class answer_form {
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
-    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. It is not if its first
-     * three bytes or more are those of a delimiter ("<to"). One or two such bytes are more often text. */
+    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. `begun` is not reported
+     * if it begins with at least three bytes of a delimiter ("<to"). One or two such bytes are more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */

@@ -151,8 +151,8 @@ class object_scanner {
         return true;
     }
 
-    /* Copies a string. A member's name becomes certain only when the member's value begins, any other string character
-     * by character. */
+    /* Copies a string. Each character of the string becomes certain when it is copied. But if the string is a member's
+     * name, it becomes certain only when the member's value begins. */
     bool string(bool is_name)
     {
         put('"', now);

@@ -272,7 +272,7 @@ class argument_rules {
     }
 
     /* Returns the rule of everything that can follow while the counted arguments in `left` are still missing. Each set
-     * of missing arguments has one rule, whatever the order of the arguments before. */
+     * of missing arguments has one rule, in whatever order the other arguments came. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);

@@ -80,8 +80,9 @@ class values {
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-/* Makes the parser of a tool call accept more arguments. There are three ways to write arguments: as one JSON object,
- * as in Python (a=1, b="x"), and each between its own delimiters. */
+/* Makes the parser of a tool call accept more than llama.cpp's parser does: other orders, other names, other values.
+ * There are three ways to write arguments: as one JSON object, as in Python (a=1, b="x"), and each between its own
+ * delimiters. */
 class widening {
   public:
     /* `has_own_values` is true if the model family writes values neither as JSON nor as Python. */

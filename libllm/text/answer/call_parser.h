@@ -14,10 +14,10 @@
 #include <vector>
 
 /* Returns a more tolerant version of `parser`, which is used only for parsing and not for a grammar. It also accepts
- * values as Python writes them, and parameters in any order, missing parameters, and parameters that the schema does
- * not declare. If each parameter is between its own delimiters, a value that is neither JSON nor Python is a string.
- * The values of Gemma 4 and MiniMax M3 have a syntax of their own, which stays unchanged. Each text in `heads`
- * (call_head.h) begins a tool call even in the middle of reasoning. */
+ * values as Python writes them, parameters in any order, calls without some of the required parameters, and parameters
+ * that the schema does not declare. If each parameter is between its own delimiters, a value that is neither JSON nor
+ * Python is a string. The values of Gemma 4 and MiniMax M3 have a syntax of their own, which stays unchanged. Each text
+ * in `heads` (call_head.h) begins a tool call even in the middle of reasoning. */
 common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads);
 

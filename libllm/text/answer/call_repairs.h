@@ -32,8 +32,8 @@ bool find_messages(const std::string &source, autoparser::autoparser *found);
  * `continued` is the text that the answer continues, or ""; this text also becomes such a message. */
 void allow_messages(const autoparser::autoparser &found, const std::string &continued, common_chat_params *form);
 
-/* Changes llama.cpp's parser (as JSON, parser_text.h) so that it accepts an answer that names its format, and returns
- * it. */
+/* Returns llama.cpp's parser (as JSON, parser_text.h), changed so that it also accepts an answer that names its
+ * format. */
 common_json with_named_format(common_json parser);
 
 #endif

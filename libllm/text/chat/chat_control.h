@@ -77,7 +77,7 @@ class control_words {
  * the request's author cannot guess. */
 class control_markers {
   public:
-    /* `request` is the JSON from which all wrapped text comes. */
+    /* `request` is the JSON that contains all texts that will be passed to `wrap`. */
     control_markers(const control_words &words, std::string_view request);
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */

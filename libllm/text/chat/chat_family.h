@@ -38,7 +38,7 @@ struct chat_family {
     }
 };
 
-/* Returns the family of a template, or the family without changes if the template belongs to no special family. */
+/* Returns the family to which the template belongs. All other templates get a family that changes nothing. */
 const chat_family &chat_family_of(const std::string &source);
 
 #endif

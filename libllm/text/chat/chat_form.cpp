@@ -221,7 +221,7 @@ std::string without_thinking(const std::string &opening, const std::string &thin
 }
 
 /* If a tool call is required, llama.cpp's grammars still allow unlimited text before it, and some text after it, so the
- * model might never call a tool. This function changes the rules of this text to blanks. It finds the rules by their
+ * model might never call a tool. This function makes the rules of this text match only blanks. It finds them by their
  * names, which contain the numbers of llama.cpp's parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {

@@ -1,5 +1,5 @@
-/* chat_program.h: a compiled template with its analysis, and the function that renders a request with it. Immutable
- * except for the cache of forms. Any thread can render. Used only in this folder. */
+/* chat_program.h: a compiled template with its analysis, and the function that renders a request with it. A
+ * chat_program never changes, except for its cache of forms. Any thread can render. Used only in this folder. */
 #ifndef LLM_CHAT_PROGRAM_H
 #define LLM_CHAT_PROGRAM_H
 

@@ -59,7 +59,8 @@ bool has_alternatives(const std::string &member)
 
 std::string set_types(common_json &schema, shown_types types);
 
-/* Sets the types of the schemas in one member of a schema. Returns the first type, or "" if none of them has a type. */
+/* Sets the types of the schemas in one member of a schema. Returns the type of the first schema that has a type, or ""
+ * if none has. */
 std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
     if (!member.is_array() && !(are_by_name && member.is_object())) {

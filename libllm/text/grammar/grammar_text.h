@@ -33,7 +33,7 @@ std::string grammar_without_repetition(const std::string &grammar, const std::st
 std::string grammar_without_fences(std::string grammar);
 
 /* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the first form for optional tool calls that can
- * repeat. It repeats an element that can be empty, so matching would never end. */
+ * repeat. The first form repeats an element that can be empty, so matching it would never end. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

@@ -68,7 +68,8 @@ uint32_t grammar_walk::advanced(uint32_t id)
     return rules.elements[s.element + 1].ends_sequence() ? s.below : pushed(s.element + 1, s.below);
 }
 
-/* Adds to `todo` one stack for each alternative of the rule. The stack `below` has what follows the rule. */
+/* Adds to `todo` one stack for each alternative of the rule. The stack `below` contains the elements that follow the
+ * rule. */
 void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32_t> &todo)
 {
     for (uint32_t i = rules.rules[rule];; i++) {

@@ -76,7 +76,7 @@ class grammar_walk {
     };
     struct place_data {
         std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top; includes
-                                          * 0 if the text can end */
+                                          * 0, the empty stack, if the text can end */
         std::vector<way> ways;           /* ascending, from character 0 on; empty if not computed yet */
         std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN; empty if `ways` is
                                           * empty */

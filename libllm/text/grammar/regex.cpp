@@ -282,7 +282,7 @@ class parser {
         if (has('+')) {
             regex_refuse("a possessive repetition");
         }
-        at += has('?'); /* a lazy repetition matches the same texts */
+        at += has('?'); /* a lazy repetition matches the same texts as a greedy one */
         regex_part out;
         out.is = regex_part::REPEATED;
         out.least = least;

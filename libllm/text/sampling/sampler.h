@@ -1,6 +1,6 @@
 /* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns the sampler, except while
- * another thread (sampling.h) runs sampler_next and owns it. A sampler works on plain logits, so that the simulated
- * model uses the same code. */
+ * another thread (sampling.h) runs sampler_next and owns it. A sampler works on plain logits, so that it also works
+ * with the simulated model. */
 #ifndef LLM_SAMPLER_H
 #define LLM_SAMPLER_H
 

@@ -76,7 +76,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     }
     nothing[n] = false; /* provisional result for a node that contains itself: it assumes that some value is possible */
     bool is_all = true;
-    const std::vector<shape> shapes = shapes_of(n); /* a copy, because the loop adds nodes to the cache of shapes */
+    const std::vector<shape> shapes = shapes_of(n); /* a copy: the loop changes the cache to which shapes_of refers */
     for (const shape &s : shapes) {
         is_all = is_all && is_nothing_shape(s, n, depth);
     }

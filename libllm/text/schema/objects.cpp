@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* most grammar rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
-/* most members that can come in any order, because such an object takes a rule for each set of members */
+/* maximum number of members that can come in any order, because an object with n such members takes 2^n rules */
 constexpr size_t UNORDERED_MAX = 5;
 
 const schema_json *object_in(const schema_json &source, const char *name)
@@ -228,7 +228,7 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *   names_from(b)  the name b, its value, rest_from(end)
  *
  * Since a rule depends only on the next member, there are about as many rules as members. If a rule depended on the set
- * of members that are left, there would be as many rules as sets. If the number of members is limited, a rule also
+ * of members that are left, there would be a rule for each such set. If the number of members is limited, a rule also
  * depends on how many were written before. `plan` stores the rules by next member and number of members before.
  *
  * names_from returns the rule of the rest of an object, which begins with the name of member `at` or of a later member.

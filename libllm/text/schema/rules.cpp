@@ -35,9 +35,9 @@ beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9
 )";
 
 /* Rules of any value in Gemma's syntax, in which each string ends with the delimiter <|"|>. `tail` is the rest of a
- * string up to and including this delimiter. `mark`, `quote`, `bar` and `end` are the rest after the first 1, 2, 3 and
- * 4 characters of the delimiter. Names of members contain no punctuation of JSON. Otherwise, if a model fell back into
- * JSON, a member would be called "\"city\"", with quotes in its name. */
+ * string up to and including this delimiter. `mark`, `quote`, `bar` and `end` are the rest of the string after the
+ * first 1, 2, 3 and 4 characters of the delimiter. Names of members contain no punctuation of JSON. Otherwise, if a
+ * model fell back into JSON, a member would be called "\"city\"", with quotes in its name. */
 const char *const ANY_GEMMA = R"(ws ::= ""
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (pair ("," pair)*)? "}"

@@ -81,7 +81,7 @@ class writer {
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* rule of each further item; "" if none is allowed */
+        std::string rest; /* rule of every item after those in `first`; "" if no further item is allowed */
         size_t least, most;
     };
 

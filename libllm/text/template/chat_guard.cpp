@@ -230,7 +230,7 @@ value run(const jinja::set_statement &node, context &ctx)
 }
 
 /* Returns whether the node returns a reference to an existing value instead of making a new one. Nodes for variables
- * and members do, except slices. */
+ * and members return such references; slices do not. */
 template <typename T> bool is_shared(const T &)
 {
     return std::is_same_v<T, jinja::identifier>;
@@ -306,7 +306,8 @@ template <typename... T> void guard_parts(T &...nodes)
     (guard(nodes, use::PART), ...);
 }
 
-/* Guards the default values of a macro's parameters. A parameter is a name with or without a default value. */
+/* Makes the default values of a macro's parameters pay for their work. A parameter is a name with or without a default
+ * value. */
 void guard_parameters(statements &parameters)
 {
     for (statement_ptr &parameter : parameters) {
@@ -316,7 +317,7 @@ void guard_parameters(statements &parameters)
     }
 }
 
-/* Guards only the arguments of a filter or test, because its name is not evaluated. */
+/* Makes only the arguments of a filter or test pay for their work, because the name is not evaluated. */
 void guard_named_call(statement_ptr &node)
 {
     if (auto *call = cast_stmt<jinja::call_expression>(node)) {

@@ -60,8 +60,8 @@ uint64_t size(const value &v)
     return v == nullptr ? 0 : v->val_arr.size() + v->val_obj.size();
 }
 
-/* Returns an argument by its name or its position, as jinja looks it up. The input of the operation has no position:
- * argument 0 comes after it. Returns NULL if the argument is missing. */
+/* Returns an argument by its name or its position, as jinja looks it up. Positions do not count the input of the
+ * operation: position 0 is the first argument after the input. Returns NULL if the argument is missing. */
 value argument(const values &all, const std::string &key, size_t place)
 {
     for (const value &one : all) {
@@ -301,7 +301,7 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* Functions that pay for an operation, by the type of its input and the operation's name. An operation that is not
+/* For each operation, by the type of its input and its name: the function that pays for it. An operation that is not
  * listed processes its input once, and pays for the size of the input. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
