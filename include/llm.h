@@ -54,7 +54,7 @@ enum {
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting generations included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests that wait for one busy session */
     LLM_SCRATCH_QUEUE_MAX = 192,  /* requests that wait for a scratch branch */
-    LLM_OUTBOX_BYTES_MAX = 65536, /* a request with so many bytes of undelivered text takes part in no step */
+    LLM_OUTBOX_BYTES_MAX = 65536, /* a request with this many bytes of undelivered text takes part in no step */
     LLM_TEXT_BYTES_MAX = 256,
     LLM_LOGPROBS_MAX = 20,     /* how many of the most likely tokens can be reported for each generated token */
     LLM_JSON_DEPTH_MAX = 1024, /* nesting levels that llm_json_scan can follow */
@@ -111,15 +111,15 @@ typedef struct llm_engine_options {
     int32_t n_threads;
     int32_t n_gpu_layers; /* layers on the GPU; -1: as many as fit; ignored without a GPU */
     uint32_t n_batch;     /* maximum number of tokens of a model step; 0: 512 */
-    /* milliseconds: prefill in a step is limited so that two tokens of a decoding session are at most this far apart,
-     * unless 16 prompt tokens alone take longer; 0: 100 */
+    /* maximum gap between two tokens of a decoding session, in milliseconds; 0: 100. Each step prefills only as many
+     * prompt tokens as fit into the gap, but at least 16 */
     uint32_t gap_ms_target;
     uint32_t n_owners; /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
-    /* nonzero: configuration with bit-exact results, that is with separate KV streams, without flash attention, and
-     * with a cell for each position of a sliding window */
+    /* nonzero: results are bit-exact. For this, each sequence has its own KV stream, flash attention is off, and a
+     * sliding window has a cell for each position */
     uint32_t exact;
-    uint32_t command_ring_bytes; /* bytes of the command ring; 0: two prompts of n_ctx tokens, at least 1 MiB */
-    uint32_t event_ring_bytes;   /* bytes of the event ring; 0: 1 MiB */
+    uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
+    uint32_t event_ring_bytes;   /* 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
     /* text for stderr if llama.cpp crashes while it opens the model; the process then ends with status 1. NULL: crashes
      * are not caught */
@@ -163,8 +163,8 @@ typedef struct llm_engine_options {
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 
-/* A set of sampling parameters. In llm_info.sampling_default, NaN or a negative count means that the model
- * recommends no value. */
+/* A set of sampling parameters. In llm_info.sampling_default, a parameter is NaN (a count is negative) if the model
+ * recommends no value for it. */
 typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
@@ -182,9 +182,9 @@ typedef struct llm_sampling {
     X(int32_t, n_threads, "threads of a step while no other process uses the cores")                                   \
     X(uint64_t, n_params, "parameters of the model")                                                                   \
     X(uint64_t, model_bytes, "bytes of the weights")                                                                   \
-    X(uint64_t, host_bytes, "bytes of the weights that stay with the CPU although there is a GPU")                     \
+    X(uint64_t, host_bytes, "bytes of the weights that are not on the GPU, if there is a GPU")                         \
     X(uint64_t, state_bytes, "most bytes of KV cache and recurrent state")                                             \
-    X(uint32_t, token_bytes_max, "longest text of a token: n bytes are at least n / this tokens")                      \
+    X(uint32_t, token_bytes_max, "bytes of the longest token: a text of n bytes has at least n / this tokens")         \
     X(uint32_t, n_embedding, "dimensions of an embedding; 0: the model makes none")                                    \
     X(uint32_t, n_embedding_tokens, "most tokens of a text to embed")                                                  \
     X(llm_sampling, sampling_default, "sampling parameters that the model recommends")
@@ -202,7 +202,7 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    /* slots for named branches; for an embedding-only model, this and the next three members are 0 */
+    /* slots for named branches. n_sessions, n_scratch, n_entries and n_pins_max are 0 for an embedding-only model */
     uint32_t n_sessions;
     uint32_t n_scratch;
     uint32_t n_entries;  /* entries of the session table: one for each slot, and the entries for parked branches */
@@ -240,9 +240,9 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 /* Stops the engine if needed, frees everything and removes the session table's name. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
 
-/* Sets how many owners share the engine. If there are several owners, none of them can take all entries, queues or
- * pins, and the engine evicts from the owner that holds most (share.h). 0 counts as 1. Any thread. The engine's next
- * decision uses the new number. */
+/* Sets how many owners share the engine. If there are several owners, none of them can take all entries, all pins or a
+ * whole queue, and if something must be evicted, the owner who holds most loses it (share.h). 0 counts as 1. Any
+ * thread. The engine's next decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Copies facts about the open engine. The facts never change. Any thread. */
@@ -293,12 +293,12 @@ typedef struct llm_prompt {
     size_t n_text_bytes;
     int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
-    size_t n_history; /* tokens before the generation prompt, as the last boundary says; 0: unknown */
+    size_t n_history; /* tokens before the generation prompt; also the last boundary; 0: unknown */
     /* tokens of the prompt's head: the leading system messages and the tools, which many conversations share; 0: the
      * prompt has no head, or the end of the head is not known */
     size_t n_head;
-    /* nonzero: `tokens` has only what follows the answer that the request's `after` names, and all counts begin after
-     * that answer */
+    /* nonzero: `tokens` has only what follows the answer that the request's `after` names, and all counts of tokens
+     * start at the end of that answer */
     uint32_t is_after;
     /* input of llm_answer_parser_open for the answer to this prompt; 0 bytes: the answer is plain text; owned */
     char *syntax;
@@ -329,8 +329,8 @@ typedef struct llm_prompt {
  *   `reasoning_apart`        bool, default true; false: reasoning is part of the text.
  *   `continues`              bool: the last message is the assistant's, and the answer continues it.
  *   `thinking_tokens_max`    maximum number of reasoning tokens; -1: not limited.
- *   `follows_thinking`       bool: if true, the prompt's constraint says where reasoning ends even if
- *                            thinking_tokens_max is missing; n_answer_stops (llm_wire.h) needs that.
+ *   `follows_thinking`       bool: true makes the prompt's constraint say where reasoning ends. Otherwise it says so
+ *                            only if thinking_tokens_max is set. A command with n_answer_stops (llm_wire.h) needs this.
  */
 
 /* Renders a chat with the model's template and tokenizes it. `request` is described above.
@@ -373,11 +373,12 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * parser's next call:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
- * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call is
- * returned as text. No text is returned twice. Only two kinds of text are lost: blanks and delimiters next to a tool call,
- * and in a tool call that breaks its syntax after its name, the text from the error to the delimiter that closes the
- * call. The arguments of a complete call are a JSON object; the arguments of an incomplete call are the beginning of a
- * JSON object. They are not checked against the tool's schema. The cost per token does not grow with the answer.
+ * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call
+ * is returned as text. No text is returned twice. Only two kinds of text are lost: blanks and delimiters next to a
+ * tool call, and in a tool call that breaks its syntax after its name, the text from the error to the delimiter that
+ * closes the call. The arguments of a complete call are a JSON object; the arguments of an incomplete call are the
+ * beginning of a JSON object. They are not checked against the tool's schema. The cost per token does not grow with
+ * the answer.
  *
  * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so a tool call
  * whose name is incomplete is dropped instead of returned as text. Returns LLM_MISUSE after a feed with `is_final`, or
@@ -401,10 +402,8 @@ typedef struct llm_document {
  * true)}:
  *   `json`         any JSON object.
  *   `json_schema`  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
- *                  these keywords are ignored, and the answer can violate them. Never enforced: formats other than
- *                  date, time, date-time, duration, email and uuid; that exactly one alternative of oneOf matches;
- *                  maxLength and maxItems above 2000. In a `pattern`, a set of characters never matches a character
- *                  that JSON escapes.
+ *                  these keywords are ignored, and the answer can violate them. docs/limits.md lists them. A `format`
+ *                  that JSON Schema does not define is ignored, even if strict.
  *   `grammar`      `text` is GBNF, with a rule named root.
  *   `regex`        `text` is a regular expression that the whole answer matches.
  *   `choice`       `text` is a JSON list of texts, and the answer is one of them.

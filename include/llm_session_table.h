@@ -58,15 +58,15 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
     X(FINISHED_SHUTDOWN, "finished_shutdown_total", 'c', "Requests ended by shutdown.")                                \
     X(SESSIONS_OPENED, "sessions_opened_total", 'c', "Sessions opened.")                                               \
     X(SESSIONS_EVICTED, "sessions_evicted_total", 'c', "Idle sessions forgotten to make room.")                        \
-    X(SESSIONS_EXPIRED, "sessions_expired_total", 'c', "Idle sessions forgotten after their time.")                    \
+    X(SESSIONS_EXPIRED, "sessions_expired_total", 'c', "Idle sessions forgotten after --session-idle-time.")           \
     X(SESSIONS_PARKED_TOTAL, "parks_total", 'c', "Sessions moved out of the model's memory.")                          \
     X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                    \
     X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")       \
     X(PARKED_FETCHED, "parked_fetched_total", 'c', "Parked states read from the disk for another session's prompt.")   \
-    X(BRANCHES_KEPT, "branches_kept_total", 'c', "Branches whose tokens were kept before a truncation.")               \
+    X(BRANCHES_KEPT, "branches_kept_total", 'c', "Copies of branches made before a truncation.")                       \
     X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked because no KV cells were free.")                 \
     X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                             \
-    X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")            \
+    X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times that events had to wait because the event ring was full.")     \
     X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                                \
     X(IN_STEP, "in_step", 'g', "1 while the decode thread is inside a model step.")                                    \
     X(SESSIONS_OPEN, "sessions_open", 'g', "Sessions open, scratch included.")                                         \
@@ -74,16 +74,16 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
     X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                     \
     X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                                \
     X(SESSIONS_PARKED, "sessions_parked", 'g', "Open sessions without a slot in the model's memory.")                  \
-    X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                                \
-    X(PARKED_MEMORY_BYTES, "parked_memory_bytes", 'g', "Host memory holding parked states.")                           \
-    X(IN_FLIGHT_BYTES, "in_flight_bytes", 'g', "Host memory holding states on their way to the disk or from it.")      \
-    X(PARKED_DISK_BYTES, "parked_disk_bytes", 'g', "Disk holding states of sessions, those in use included.")          \
-    X(PARKED_DISK_REFUSES, "parked_disk_refuses", 'g', "1 while no states are written because the disk refused one.")  \
-    X(SESSIONS_DORMANT, "sessions_dormant", 'g', "Sessions on disk without an entry, for a later start.")              \
-    X(SESSIONS_SAVED, "sessions_saved_total", 'c', "Sessions written by an orderly stop so far.")                      \
+    X(PARKED_BYTES, "parked_bytes", 'g', "Bytes of parked states, in host memory and on disk.")                        \
+    X(PARKED_MEMORY_BYTES, "parked_memory_bytes", 'g', "Host memory of parked states.")                                \
+    X(IN_FLIGHT_BYTES, "in_flight_bytes", 'g', "Host memory of states on their way to or from disk.")                  \
+    X(PARKED_DISK_BYTES, "parked_disk_bytes", 'g', "Disk space of states of sessions, sessions in use included.")      \
+    X(PARKED_DISK_REFUSES, "parked_disk_refuses", 'g', "1 while llmd writes no states because a write has failed.")    \
+    X(SESSIONS_DORMANT, "sessions_dormant", 'g', "Sessions on disk that got no entry at the start.")                   \
+    X(SESSIONS_SAVED, "sessions_saved_total", 'c', "Sessions that the orderly stop has written so far.")               \
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
-    X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                   \
-    X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints dropped for the budget.")                    \
+    X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory of checkpoints.")                                        \
+    X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints evicted to make room.")                      \
     X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")                                           \
     X(STATE_USED, "state_used_bytes", 'g', "Bytes of llmd_state_bytes that sessions use.")
 
@@ -112,17 +112,17 @@ typedef enum llm_pin {
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
     X(uint32_t, n_visible, "resident tokens that the client can have seen")                                            \
-    X(uint32_t, n_waiting, "requests queued behind the running one")                                                   \
+    X(uint32_t, n_waiting, "requests that wait for the running one")                                                   \
     X(uint32_t, n_requests, "generations started")                                                                     \
     X(uint32_t, is_pinned, "llm_pin")                                                                                  \
     X(int32_t, diverged_at, "first token of the last prompt that was not resident, or -1")                             \
     X(uint32_t, n_last_prompt, "tokens of the last prompt")                                                            \
     X(uint32_t, n_last_reused, "tokens of the last prompt whose state was reused")                                     \
     X(uint64_t, n_prefilled_total, "prompt tokens consumed")                                                           \
-    X(uint64_t, n_reused_total, "prompt tokens whose state was there")                                                 \
+    X(uint64_t, n_reused_total, "prompt tokens whose state was reused")                                                \
     X(uint64_t, n_generated_total, "tokens generated")                                                                 \
-    X(uint64_t, opened_ms, "CLOCK_REALTIME; of what comes back with a restart, when it was first opened")              \
-    X(uint64_t, used_ms, "CLOCK_REALTIME")
+    X(uint64_t, opened_ms, "CLOCK_REALTIME; for a branch from an earlier daemon, when it was first opened")            \
+    X(uint64_t, used_ms, "CLOCK_REALTIME of the last use")
 
 #define LLM_BRANCH_RECORD_MEMBER(type, member, text) type member;
 

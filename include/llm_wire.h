@@ -185,8 +185,8 @@ typedef enum llm_field_type {
     X(NAME, label, LLM_COMMAND_BIT(SAVE) | LLM_COMMAND_BIT(LOAD) | LLM_COMMAND_BIT(UNSAVE), 0, 1, LLM_LABEL_BYTES_MAX, \
       0)
 
-/* One row of LLM_FIELD_TABLE or LLM_SAMPLING_TABLE, with which a program in another language can check the entries that
- * it writes. */
+/* One row of LLM_FIELD_TABLE or LLM_SAMPLING_TABLE. A program in another language can use the rows to check the entries
+ * that it writes. */
 typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
@@ -203,8 +203,8 @@ LLM_API int llm_sampling_field(int i, llm_field *out);
  * LLM_FULL (a normal outcome: the ring has no room), LLM_SHUTDOWN. After an error nothing was queued. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
-/* Returns the name of the entry because of which the last llm_command_push returned LLM_INVALID ("sampling.top_p" for
- * an entry of the map `sampling`), or "" if the whole message is malformed. Valid until the next push. Loop thread. */
+/* If the last llm_command_push returned LLM_INVALID, returns the name of the invalid entry ("sampling.top_p" for an
+ * entry of the map `sampling`), or "" if the whole message is malformed. Valid until the next push. Loop thread. */
 LLM_API const char *llm_command_refused(const llm_engine *engine);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
@@ -232,7 +232,8 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  */
 
 /* Members of events:
- *   `entry`        index of the branch's entry in the session table; UINT32_MAX in ADMITTED: not known yet (scratch).
+ *   `entry`        index of the branch's entry in the session table. In ADMITTED, UINT32_MAX means that the scratch
+ *                  branch is not chosen yet.
  *   `n_tokens`     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in
  *                  CONSUMED: number of tokens of the prompt that have been consumed.
  *   `os_error`     if the status is LLM_IO because a file operation failed, the errno of this operation; otherwise 0.
@@ -250,8 +251,8 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *                  likely first.
  *   `n_prefilled`  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel).
  *   `n_resident`   tokens that the branch holds after the generation.
- *   `n_visible`    number of these tokens that the client can have seen (less than n_resident if a stop string could
- *                  not be removed).
+ *   `n_visible`    how many of the n_resident tokens the client can have seen (not all of them if the branch could not
+ *                  be truncated before a stop string).
  *   `stop_index`   index of the stop string that was found, or -1.
  *   `seed`         the seed that was used.
  */
@@ -317,7 +318,7 @@ LLM_API int llm_events_fd(const llm_engine *engine);
 
 /* Moves waiting events into `out` as one MessagePack array of events. If all events fit, the descriptor (llm_events_fd)
  * is no longer readable afterwards. Returns the number of bytes written, or 0 if no event waits. A buffer of
- * LLM_DRAIN_BYTES_MIN bytes or more always makes progress. Loop thread. */
+ * LLM_DRAIN_BYTES_MIN bytes or more always has room for at least one event. Loop thread. */
 enum { LLM_DRAIN_BYTES_MIN = 262144 };
 LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
 
