@@ -19,7 +19,7 @@ typedef struct outbox {
     uint32_t entry;                      /* sent with ADMITTED */
     uint32_t n_prompt;                   /* n_prompt and plan are sent with STARTED */
     resume_plan plan;
-    uint32_t n_consumed; /* sent with CONSUMED: the latest value */
+    uint32_t n_consumed; /* sent with CONSUMED: how many prompt tokens are consumed by now */
     uint64_t prefill_us;
     /* sent with TEXT: up to LLM_OUTBOX_BYTES_MAX bytes, plus the text that the stop filter (stop.h) releases at once;
      * owned */
