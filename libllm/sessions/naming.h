@@ -92,7 +92,7 @@ uint32_t table_pins_max_of(uint32_t n_names);
 store_job *table_change_begin(branch_table *table, session_name name); /* NULL if memory is short */
 bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status);
 void table_change_undo(branch_table *table, const store_job *job);
-void table_change_settled(branch_table *table, const store_job *job); /* the store has finished the job */
+void table_change_settled(branch_table *table, const store_job *job); /* called when the store has finished the job */
 bool table_is_changing(branch_table *table, session_name name);
 void table_rename(branch_table *table, session_name name, session_name to);
 

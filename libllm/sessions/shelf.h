@@ -133,8 +133,9 @@ size_t table_disk_bytes(const branch_table *table);
  * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued, because the
  * branch can leave its slot again before its previous state is written. */
 void table_expect_file(branch_table *table, branch *b, store_job *job,
-                       size_t n_bytes);                 /* sets the job's entry and id */
-void table_learn_file(branch *b, const store_job *job); /* updates the counts from a result of the store */
+                       size_t n_bytes); /* sets the job's entry and id */
+/* updates the bytes of the branch's state file from the result of a write */
+void table_learn_file(branch *b, const store_job *job);
 /* called when the branch's state file is removed, or when a queued job will remove it before any later write */
 void table_file_is_gone(branch_table *table, branch *b);
 

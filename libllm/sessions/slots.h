@@ -138,8 +138,8 @@ bool table_free_cells(branch_table *table, const branch *b);
  * short */
 bool table_park(branch_table *table, branch *b);
 void table_forget(branch_table *table, branch *b);       /* closes an idle branch, and reports its name */
-void table_close_branch(branch_table *table, branch *b); /* removes its files, too */
-void table_reset_branch(branch_table *table, branch *b); /* removes its files, too */
+void table_close_branch(branch_table *table, branch *b); /* closes the branch, and removes its files */
+void table_reset_branch(branch_table *table, branch *b); /* empties the branch, and removes its files */
 
 /* ---- whether a branch can get a slot: table_expected.c ---- */
 
