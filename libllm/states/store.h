@@ -52,7 +52,7 @@ typedef enum change_verb {
 /* A change of one branch's files, with the former values, which are restored if the change fails. */
 typedef struct store_change {
     change_verb verb;
-    branch_file file; /* has no tokens for REMOVE, and only an id for NONE */
+    branch_file file; /* complete for WRITE and RESET; without tokens for REMOVE; only the id for NONE */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as in the branch's record */
@@ -76,7 +76,8 @@ typedef struct store_job {
     /* for WRITE, READ: entry and id of the branch. If the entry now has another id, the branch is no longer open. */
     uint32_t entry;
     uint64_t id;
-    uint64_t linked_id;   /* for WRITE, SAVE without parts: id of the branch whose state file is linked; 0 if none */
+    /* for a WRITE or SAVE whose `state` has no parts: id of the branch whose state file is linked; 0 if none */
+    uint64_t linked_id;
     uint64_t n_bytes_max; /* for READ, LOAD: limit on the bytes of the state */
     size_t n_bytes;       /* for WRITE: bytes of the state file */
     double took_us;       /* output: duration of the job */
@@ -124,8 +125,8 @@ bool store_complaint(store *s, char *out, size_t n_bytes);
 uint64_t store_free_bytes(const store *s);
 
 /* Reads all branch files in the directory and the headers of their state files, and calls `found` for each branch.
- * `found` may take ownership of the tokens, by setting file->tokens to NULL. Refused files are renamed and reported.
- * Called by the thread that opens the engine, before the first job. */
+ * `found` may take ownership of the tokens, by setting file->tokens to NULL. A file that is damaged, or of another
+ * model or version, is renamed and reported. Called by the thread that opens the engine, before the first job. */
 void store_scan(store *s, void (*found)(void *context, branch_file *file, const state_facts *state), void *context);
 
 /* ---- sessions saved under labels: any thread ---- */
