@@ -110,9 +110,9 @@ static void write_character(scan *s, uint32_t c)
 }
 
 /* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, and the 12
- * bytes of a pair of surrogates become 4. Half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half if it
- * cuts a string inside a pair, and refusing the document would refuse a client's whole conversation for one broken
- * emoji. */
+ * bytes of a pair of surrogates become 4. A lone half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half
+ * if it cuts a string inside a pair, and refusing the document would refuse a client's whole conversation for one
+ * broken emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
