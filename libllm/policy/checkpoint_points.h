@@ -20,8 +20,8 @@
 
 enum {
     CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
-    /* a checkpoint closer than this to another one saves too few tokens: stopping there costs one more model call,
-     * which reads all weights */
+    /* a checkpoint that is fewer tokens than this from another one saves too little: pausing prefill there costs one
+     * more model call, which reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
     /* one point each for the boundaries, the head, a divergence and the end */
     CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3,

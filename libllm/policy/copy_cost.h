@@ -63,8 +63,8 @@ typedef struct copy_cost_divergence {
 /* Whether to copy the branch before it is truncated to the common prefix, so that the copy keeps the tokens that the
  * truncation discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall
  * budget of decoding requests. (Prefill needs no such limit: it is divided into steps, and delays no decoding request.)
- * If the prompt only replaces the last answer, the old answer is not kept, because no client will send it again. For
- * example, many templates drop the reasoning of past answers. */
+ * If the prompt only replaces the last answer, for example because the template drops the reasoning of past answers,
+ * the old answer is not kept: no client will send it again. */
 bool copy_cost_pays_off(const copy_cost_divergence *c);
 
 #endif

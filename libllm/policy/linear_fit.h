@@ -7,7 +7,7 @@
  * the first measurement. */
 typedef struct linear_fit {
     double weight, x, y, xx, xy;
-    double drift; /* ratio of the latest measurements to the fit, whose result is multiplied by it */
+    double drift; /* factor that corrects the fit: ratio of the latest measurements to the fit */
 } linear_fit;
 
 void linear_fit_learn(linear_fit *l, double x, double y);

@@ -24,7 +24,8 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
     uint32_t n = n_least;
     for (uint32_t i = 0; i < n_sources && n < n_prompt; i++) {
         const resume_source *s = &sources[i];
-        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* otherwise at most n tokens are common */
+        /* a source that differs there has at most n tokens in common with the prompt */
+        if (s->n_tokens > n && s->tokens[n] == prompt[n]) {
             const uint32_t common = resume_common_prefix(s->tokens, s->n_tokens, prompt, n_prompt);
             n = common > n ? common : n;
         }

@@ -64,9 +64,10 @@ typedef struct schedule_call {
 } schedule_call;
 
 /* Whether to stop the call. A call is stopped if all its requests are cancelled, or so many of them that a new call for
- * the others is faster. A call is also stopped if a new request would wait for its end longer than the call has taken
- * so far; then requests that arrive together are prefilled together. The time of earlier calls that were stopped counts
- * as time that the call has taken. So prefill takes at most twice as long, however many requests come and go. */
+ * the others would end sooner. A call is also stopped if a new request would wait for the end of the call longer than
+ * the call has taken so far. Thus requests that arrive together are prefilled together. The time of earlier calls that
+ * were stopped counts as time that the call has taken. So prefill takes at most twice as long, however many requests
+ * come and go. */
 bool schedule_stops(const schedule_call *c);
 
 /* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens, whose mean depth is
