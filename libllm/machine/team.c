@@ -8,12 +8,12 @@ enum {
     TRIAL_US = 10000,
     TRIAL_GAP_US = 250000,
     TRIAL_GAP_US_MAX = 30000000,
-    GUESS_US = 10000000 /* pause between trials for which no core seems to be idle */
+    GUESS_US = 10000000 /* pause between guesses: trials that begin although no core seems to be idle */
 };
 
-/* share of a step's time; if threads wait longer for cores, other processes want the cores */
+/* if threads wait for cores for more than this share of a step's time, other processes want the cores */
 static const double SHARE_WAITED = 0.15;
-/* share of a step's time; if threads wait longer, other processes clearly want the cores */
+/* if threads wait for cores for more than this share of a step's time, other processes clearly want the cores */
 static const double SHARE_CLEAR = 0.3;
 static const double GAIN = 0.95; /* steps of a successful trial are shorter than this times the usual step */
 static const double GAIN_CLEAR = 0.8;
