@@ -221,7 +221,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        /* has_work notices a change of n_owners, on which each owner's share of the slots depends */
+        /* kept so that has_work notices a change of n_owners, on which each owner's share of the slots depends */
         d->n_owners_before = atomic_load(&d->table->n_owners);
         decode_start_waiting(d);
         decode_take_sampled(d);

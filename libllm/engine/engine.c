@@ -533,7 +533,7 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    /* called last, because it clears the flag events_blocked, and room that is made after that would not be
+    /* announce_room comes last: it clears the flag events_blocked, and room that is made after that would not be
      * announced */
     announce_room(engine);
     if (!ring_is_empty(engine->events)) {
