@@ -99,8 +99,9 @@ bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t 
 /* ---- the branch file ---- */
 
 /* branch_file_prepare writes the file under a temporary name, branch_file_commit renames the file, and
- * branch_file_abandon removes the temporary file. The caller must call durable_sync after branch_file_commit. The first
- * two return LLM_OK, or LLM_IO with errno. If branch_file_prepare fails, no temporary file is left. */
+ * branch_file_abandon removes the temporary file. The caller must call durable_sync after branch_file_commit.
+ * branch_file_prepare and branch_file_commit return LLM_OK, or LLM_IO with errno. If branch_file_prepare fails, no
+ * temporary file is left. */
 int branch_file_prepare(const char *directory, const uint8_t identity[16], const branch_file *f);
 int branch_file_commit(const char *directory, uint64_t id);
 void branch_file_abandon(const char *directory, uint64_t id);
