@@ -73,7 +73,7 @@ class parser_graph {
 
   private:
     std::vector<common_json> nodes;
-    std::map<std::string, size_t> rules, texts; /* texts: the nodes of text_with */
+    std::map<std::string, size_t> rules, texts; /* rules: nodes by rule name; texts: nodes of text_with by `close` */
     size_t root;
 };
 

@@ -322,7 +322,7 @@ void use_own_calls(autoparser::autoparser *analysis)
 }
 
 /* If tool calls are name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis counts the last delimiter also as the end of the
- * name. This function undoes that. */
+ * tool's name. This function undoes that. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
     std::string &suffix = analysis->tools.function.name_suffix;

@@ -13,8 +13,8 @@
 
 namespace {
 
-constexpr size_t VARIABLES_MAX = 64; /* most template variables of a request, because each scope of a template copies
-                                      * all of them */
+constexpr size_t VARIABLES_MAX = 64; /* limit on the template variables of a request, because each scope of a template
+                                      * copies all of them */
 
 /* Names that a request must not give to its template variables, because other members or the model set these
  * variables. */

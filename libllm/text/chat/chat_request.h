@@ -42,7 +42,7 @@ struct chat_request {
     std::string begun_content;
     bool has_parallel_calls = false;  /* some message has more than one tool call */
     bool has_odd_ids = false;         /* the id of some tool call is not nine letters and digits */
-    int64_t thinking_tokens_max = -1; /* most reasoning tokens; -1 for no limit */
+    int64_t thinking_tokens_max = -1; /* limit on the reasoning tokens; -1 for no limit */
     bool follows_thinking = false;    /* the sampler must know which part of the answer is reasoning */
 
     bool continues() const

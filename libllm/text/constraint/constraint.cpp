@@ -8,7 +8,7 @@ using json = nlohmann::json;
 
 /* Limits of a document. llmd writes the document, but clients determine its size, because each tool that a client
  * offers adds triggers and end delimiters of reasoning (marks, thinking.h). */
-constexpr size_t SEQUENCE_MAX = 256; /* most tokens of a delimiter that begins or ends reasoning */
+constexpr size_t SEQUENCE_MAX = 256; /* limit on the tokens of a delimiter that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;

@@ -17,8 +17,8 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A delimiter that ends the reasoning, which can be the beginning of a tool call. It is found as this sequence of
-     * tokens, or as this text in any tokens. */
+    /* A delimiter that ends the reasoning, which can be the beginning of a tool call. The delimiter is found in the
+     * answer as this sequence of tokens, or as this text, whatever the tokens are. */
     struct mark {
         std::vector<int32_t> tokens;
         std::string text;

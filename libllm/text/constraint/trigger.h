@@ -12,8 +12,8 @@
 
 class trigger {
   public:
-    /* A token that the grammar receives, and its text. Of the first token, `text` can be only the end, if the trigger
-     * begins in the middle of this token. */
+    /* A token that the grammar receives, and its text. If the trigger begins in the middle of the first token, the
+     * `text` of this token is only its end. */
     struct piece {
         int32_t token;
         std::string text;

@@ -15,10 +15,10 @@
 
 namespace {
 
-constexpr size_t ELEMENTS_MAX = 1 << 18; /* most elements of all rules, including their ranges; an element has 12
+constexpr size_t ELEMENTS_MAX = 1 << 18; /* limit on the elements of all rules, including ranges; an element has 12
                                           * bytes */
-constexpr size_t RULES_MAX = 1 << 16;    /* most rules, including rules made for groups and repetitions */
-constexpr size_t GROUPS_MAX = 128;       /* most levels of nested groups */
+constexpr size_t RULES_MAX = 1 << 16;    /* limit on rules, including those made for groups and repetitions */
+constexpr size_t GROUPS_MAX = 128;       /* limit on the levels of nested groups */
 constexpr uint64_t REPETITIONS_MAX = 2000;
 constexpr uint64_t NO_MOST = UINT64_MAX;
 

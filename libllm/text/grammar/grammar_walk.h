@@ -11,12 +11,12 @@
  * A character removes the stacks that do not match it and advances the others. Rules on top are expanded until each
  * stack has a character, a token or nothing on top. If no stack is left, the grammar does not allow the text.
  *
- * Most steps were taken before: the 150,000 tokens of a vocabulary share a few hundred beginnings, and each letter of a
- * JSON string leads back to the same place. So stacks and places are numbered and never change: stacks share their
- * lower parts, equal places have one number, and a step that was taken before is only a table look-up. An automaton of
- * all places cannot be built in advance, since a nested grammar has infinitely many places. A *way* is a range of
- * characters that all lead from a place to the same next place: if the stacks have the sets [a-z] and [0-9a-f] on top,
- * the ways are 0-9, a-f, g-z and the ranges between them.
+ * A step is the transition from one place to the next by a character. Most steps recur: the 150,000 tokens of a
+ * vocabulary share a few hundred beginnings, and each letter of a JSON string leads back to the same place. So stacks
+ * and places are numbered and never change: stacks share their lower parts, equal places have one number, and a step
+ * that was taken before is only a table look-up. An automaton of all places cannot be built in advance, since a nested
+ * grammar has infinitely many places. A *way* is a range of characters that all lead from a place to the same next
+ * place: if the stacks have the sets [a-z] and [0-9a-f] on top, the ways are 0-9, a-f, g-z and the ranges between them.
  *
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
  * one place; it shows at once whether a whole branch of the vocabulary's prefix tree is allowed (grammar_mask.cpp).

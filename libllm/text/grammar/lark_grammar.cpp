@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t SOURCE_BYTES_MAX = 64 << 10;
 constexpr size_t RULES_MAX = 2048;
-constexpr size_t GROUPS_MAX = 64; /* most levels of nested groups */
+constexpr size_t GROUPS_MAX = 64; /* limit on the levels of nested groups */
 
 /* The terminals of Lark's library `common`, in Lark's own language. */
 struct library_terminal {

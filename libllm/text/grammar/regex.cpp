@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr size_t GROUPS_MAX = 64; /* most levels of nested groups */
+constexpr size_t GROUPS_MAX = 64; /* limit on the levels of nested groups */
 
 [[noreturn]] void fail(const std::string &what)
 {

@@ -10,13 +10,13 @@ namespace {
 /* How many levels of the schema are enforced in each attempt. If the grammar is too large, the next attempt enforces
  * fewer. */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
-/* Most parameters of one tool. The grammar of tool calls is built with one level of recursion per required
+/* Limit on the parameters of one tool. The grammar of tool calls is built with one level of recursion per required
  * parameter. */
 constexpr size_t NAMES_MAX = 256;
 
-/* Most parameters in all tools of one request. The grammar of tool calls takes about 0.7 ms and 40 KB for each
- * parameter. With more parameters it would not fit into the constraint document that the sampler gets. Agents have up
- * to 150 tools of 20 parameters. */
+/* Limit on the parameters in all tools of one request. The grammar of tool calls takes about 0.7 ms and 40 KB for each
+ * parameter. With more parameters, the grammar would not fit into the constraint document that the sampler gets. Agents
+ * have up to 150 tools of 20 parameters. */
 constexpr size_t NAMES_IN_ALL_MAX = 4096;
 
 const schema_json &any_object()

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
-constexpr size_t WAYS_MAX = 1 << 16; /* most transitions of a product of two automata */
+constexpr size_t WAYS_MAX = 1 << 16; /* limit on the transitions of a product of two automata */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -206,8 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* Splits class `number` after the target classes of its states `changed` have changed: these states are grouped by
-     * signature, and all other states form one part. */
+    /* Splits class `number`. Its states in `changed` now lead to other classes and are grouped by signature. All other
+     * states of the class form one part. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -310,7 +310,7 @@ class product {
     std::vector<automaton::way> ways; /* transitions of the state being made */
     size_t n_ways = 0;
 
-    /* Looks up the transitions of the state `from`, for ascending characters. If it is NULL, all lead to NOWHERE. */
+    /* Looks up transitions of the state `from` for ascending characters; if `from` is NULL, all lead to NOWHERE. */
     class follower {
       public:
         explicit follower(const automaton::state *from)

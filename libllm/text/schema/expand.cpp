@@ -16,9 +16,9 @@
 
 namespace {
 
-constexpr size_t SHAPES_MAX = 256;      /* most shapes (combinations of alternatives) of one node (set of conditions) */
-constexpr size_t CONDITIONS_MAX = 4096; /* most conditions that are merged into one shape */
-/* most levels that are searched for a contradiction between two alternatives of oneOf */
+constexpr size_t SHAPES_MAX = 256;      /* limit on the shapes (combinations of alternatives) of one value */
+constexpr size_t CONDITIONS_MAX = 4096; /* limit on the conditions that are merged into one shape */
+/* limit on the levels that are searched for a contradiction between two alternatives of oneOf */
 constexpr size_t NOTHING_DEPTH = 4;
 
 struct too_many_ways : grammar_beyond {

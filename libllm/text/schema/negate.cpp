@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr size_t NEGATED_PARTS_MAX = 64; /* most alternatives that the negation of one schema can have */
+constexpr size_t NEGATED_PARTS_MAX = 64; /* limit on the alternatives of the negation of one schema */
 
 bool is_named(const char *keyword, const char *name)
 {

@@ -7,7 +7,7 @@
 
 namespace {
 
-constexpr size_t COUNTED_MAX = 4096; /* most grammar rules of an object whose members are counted */
+constexpr size_t COUNTED_MAX = 4096; /* limit on the grammar rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
 /* maximum number of members that can come in any order, because an object with n such members takes 2^n rules */
 constexpr size_t UNORDERED_MAX = 5;

@@ -10,8 +10,8 @@
 
 namespace {
 
-constexpr size_t NODES_MAX = 20000; /* most nodes of the nondeterministic automaton; a{9} takes nine copies of the nodes
-                                     * of a */
+constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministic automaton; a{9} takes nine copies of
+                                     * the nodes of a */
 
 /* A regular expression as a nondeterministic automaton (Thompson's construction), which is then made deterministic. A
  * node consumes a character, or continues to two other nodes without consuming one. The automaton is built from the end

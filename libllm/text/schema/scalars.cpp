@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr size_t MULTIPLES_MAX = 512; /* most multiples (multipleOf) that are listed one by one */
+constexpr size_t MULTIPLES_MAX = 512; /* limit on the multiples (multipleOf) that are listed one by one */
 constexpr size_t LENGTH_MAX = 40;     /* largest minLength or maxLength that is enforced in Gemma's syntax */
 constexpr size_t REMAINDERS_MAX = 128, EXCLUDED_MAX = 32;
 

@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* most references and nested schemas; the verdict on deeper schemas is unknown */
+constexpr size_t DEPTH_MAX = 64; /* limit on references and nested schemas; the verdict on deeper schemas is unknown */
 
 size_t length_of(const std::string &text)
 {

@@ -16,7 +16,7 @@
 
 class work_budget {
   public:
-    static constexpr size_t STEPS_MAX = 6'000'000; /* most steps for all schemas of a request */
+    static constexpr size_t STEPS_MAX = 6'000'000; /* limit on the steps for all schemas of a request */
 
     /* The cost of each kind of work, in steps. */
     static constexpr size_t TRANSITION = 3; /* cost of one transition of an automaton */

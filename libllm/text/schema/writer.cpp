@@ -8,7 +8,7 @@
 namespace {
 
 const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* an empty set of characters, which matches nothing */
-/* most strings of an enum that are written one by one; a longer list becomes a prefix tree */
+/* limit on the strings of an enum that are written one by one; a longer list becomes a prefix tree */
 constexpr size_t TEXTS_MAX = 8;
 
 } // namespace

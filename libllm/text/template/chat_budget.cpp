@@ -19,8 +19,8 @@ constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2u
 constexpr uint64_t COMPARISONS_MAX = 12 * JSON_COMPARISONS_MAX;
 
 constexpr uint32_t LINKS_MAX = 20'000;
-constexpr uint32_t DEPTH_MAX = 256; /* most levels of nested values in a template; the values of a request have at most
-                                     * half as many levels */
+constexpr uint32_t DEPTH_MAX = 256; /* limit on the levels of nested values in a template; the values of a request have
+                                     * at most half as many levels */
 constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* number of steps after which the processor time is checked */
 

@@ -20,8 +20,9 @@ using jinja::value;
 using values = std::vector<value>;
 
 constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared in the time of a step */
-constexpr uint64_t REFERENCE_BYTES = 16;    /* bytes of an item in a list */
-constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* bytes of a new value and its item in a list */
+constexpr uint64_t REFERENCE_BYTES = 16;    /* bytes of a list item, which is a reference to a value */
+constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* bytes of a new value, and of the list item that
+                                                                   * refers to it */
 constexpr int64_t INDENT_MAX = 64, WIDTH_MAX = 1024, RANGE_MAX = 1 << 24;
 
 /* Returns a * b, or the largest number if the product overflows. */
@@ -260,7 +261,7 @@ void of_select(const value &input, const values &arguments)
     spend_copies(size(input), weight.n_bytes);
 }
 
-/* Pays for operations that read a list but not its items. */
+/* Pays for operations whose work depends on the length of a list, but not on the sizes of its items. */
 void of_list(const value &input, const values &)
 {
     budget().spend(size(input) / 4);
