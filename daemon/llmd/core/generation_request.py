@@ -38,8 +38,9 @@ class PlainMessage(msgspec.Struct, frozen=True):
     """The id of the call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Positions in the content, in characters, that the client marked with cache_control: it expects that other prompts
-    are equal up to there. A position equal to the content's length means the end of the message, after its tool calls.
+    """Positions in the content, in characters, that the client marked with cache_control, because it expects that other
+    prompts are equal up to there. A position equal to the content's length means the end of the message, after its tool
+    calls.
     """
 
 
@@ -163,7 +164,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Number of answers to each prompt."""
     n_tried: int = 0
     """Number of answers to generate for each prompt (best_of); only the `n_answers` most likely ones are returned. 0 if
-    all generated answers are returned, as always in streams.
+    all generated answers are returned; a stream always returns all.
     """
     is_stream: bool = False
     max_tokens: int = 0
@@ -176,7 +177,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     min_tokens: int = 0
     """Minimum tokens of the answer. Before this number, neither the model nor a stop string can end the answer."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for the DRY sampler. None means the default texts."""
+    """Texts across which the DRY sampler does not look for repetitions. None means the default texts."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     """Number of reasoning tokens after which the model is made to end its reasoning. None means no limit."""

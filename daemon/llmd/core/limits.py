@@ -22,8 +22,8 @@ CONNECTIONS_REFUSED_MAX = 64
 refused connections are closed without an answer.
 """
 CONNECTION_IDLE_SPARED_S = 0.05
-"""A connection that has been idle for less than this time is not closed in favor of a new connection. So many silent
-connections that are opened at once can keep other clients out, but only for this time.
+"""A connection that has been idle for less than this time is not closed in favor of a new connection. For this time, a
+client that opens many connections at once and sends nothing can keep other clients out.
 """
 DESCRIPTORS_RESERVED = 256
 """Number of file descriptors that are reserved for other uses than connections, if the process can have at least twice
@@ -65,7 +65,9 @@ UNREAD_S_MAX = 60.0
 applies instead.
 """
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Longest interval between two checks whether a client that has closed its sending side has left."""
+"""Longest interval between two checks of a client that has closed its sending side: such a client has either left, or
+still reads its answer.
+"""
 PROBE_S = 5.0
 """Interval of the TCP keepalive probes to a client that has closed its sending side."""
 
@@ -206,9 +208,9 @@ SHARED_TOKENS_SHOWN_MIN = 64
 than a tenth of the prompt.
 """
 DIVERGENCE_PREFILLED_MIN = 256
-"""If a turn prefilled at least this number of tokens although its prompt does not differ from the branch on which it
-ran (for example because the branch was new), `explain` reports where the prompt diverged from the nearest other branch
-of the session.
+"""A prompt can continue all tokens of its branch, for example because the branch was new. If such a turn prefilled at
+least this number of tokens, `explain` reports where the prompt diverged from the most similar other branch of the
+session.
 """
 CLIENT_CHARS_MAX = 32
 """Maximum length of the program name that llmd takes from a User-Agent."""

@@ -1,5 +1,5 @@
-"""The table of sampling parameters. From its rows are made: the types RequestedSampling and SamplingDefaults, the
-checks of ranges, the members of requests in all dialects, and their documentation. Types only, no I/O.
+"""The table of sampling parameters. Its rows are the only source of the types RequestedSampling and SamplingDefaults,
+of the checks of ranges, and of the members of requests in all dialects with their documentation. Types only, no I/O.
 """
 
 from __future__ import annotations

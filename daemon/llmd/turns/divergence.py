@@ -3,8 +3,8 @@ Pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
 the tokens around the first difference are kept. The branch's tokens are left out of the report if the decode thread may
-have compared the prompt with other tokens. This is so if the branch was busy when the request arrived, if the decode
-thread chose or opened another branch, or if it found another first difference.
+have compared the prompt with other tokens: if the branch was busy when the request arrived, if the decode thread chose
+or opened another branch, or if the first difference that it found is at another token.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """Returns the number of first tokens that two token arrays have in common. Uses bisection, because Python compares
-    slices as fast as memory can be read.
+    """Returns the number of first tokens that two token arrays have in common. Finds this number by bisection with
+    comparisons of slices, which Python makes as fast as memory can be read. A loop over the tokens would be slower.
     """
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:

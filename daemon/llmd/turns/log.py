@@ -54,8 +54,8 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
 
 
 def scratch_id(entry: int) -> str:
-    """Returns the id under which lists of sessions show the branch in this entry if it is for requests without a
-    session. No session can have such an id, because session ids have no spaces.
+    """Returns the id that lists of sessions show for a branch for requests without a session. `entry` is the branch's
+    entry. No session can have such an id, because session ids have no spaces.
     """
     return f"(scratch {entry})"
 
@@ -63,8 +63,8 @@ def scratch_id(entry: int) -> str:
 @dataclass(slots=True)
 class SessionTurns:
     """The turns of one session. If a session is forgotten while one of its requests runs, the request still adds its
-    turn to this object. The object is then no longer used, so the turn does not appear in a new session of the same
-    name.
+    turn to this object. The log no longer contains this object then, so the turn does not appear in a new session of
+    the same name.
     """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))

@@ -1,5 +1,5 @@
-"""Finds the token at which each user message begins in a prompt, so that a fork can end before such a message (turn:N).
-Pure.
+"""Finds the token at which each user message begins in a prompt, so that a fork can end before the N-th user message
+(`turn:N` in a request to fork). Pure.
 """
 
 from __future__ import annotations
