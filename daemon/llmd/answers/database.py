@@ -101,7 +101,9 @@ class Database:
             self._begin()
 
     async def flushed(self) -> None:
-        """Waits until all changed rows are written, or until writing them has failed again."""
+        """Tries at once to write all changed rows, even after a failed write. Waits until they are written, or until
+        writing has failed.
+        """
         self._begin()
         if self._writing is not None:
             await asyncio.wait([self._writing])
@@ -149,8 +151,8 @@ class Database:
             puts = ((*key, self._sealed(key, _encode(body))) for key, body in rows if body is not None)
             self._connection.executemany(_PUT, puts)
         if any(body is None or key[0] == SAVED for key, body in rows):
-            # This checkpoint empties SQLite's write-ahead log. Before it, that file still contains the deleted rows,
-            # and a power failure could lose the new rows of saved sessions.
+            # This checkpoint empties SQLite's write-ahead log. Without the checkpoint, the log would still contain the
+            # deleted rows, and a power failure could lose the new rows of saved sessions.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:

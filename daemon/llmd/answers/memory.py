@@ -51,8 +51,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """The tokens of an assistant message and of the messages before it. Rows of the database store this type."""
 
     tokens: bytes
-    """Token ids as int32 (little-endian): first the tokens of the prompt, without those that the answer `since` has,
-    then the generated tokens that are in the model's memory.
+    """Token ids as int32 (little-endian): first the tokens of the prompt, without the tokens that are already stored
+    with the earlier answer `since`, then the generated tokens that are in the model's memory.
     """
     rest: str
     """Text at the end of the answer that is not in `tokens`: the last generated token may not be in the model's memory.
@@ -91,7 +91,7 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The first messages of a request whose tokens are known from an earlier answer: all messages up to and including
+    """The beginning of a request's conversation, up to and including an earlier answer, if its tokens are known from
     that answer.
     """
 
@@ -181,9 +181,10 @@ class AnswerMemory:
         return None
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer under the current name of the session. If the session was forgotten in the meantime, the
-        answer is dropped. `past` are the tokens of the earlier answer that the prompt continued (`answer.since`). If
-        the earlier answer was dropped or replaced in the meantime, `past` is stored with the new answer.
+        """Keeps the answer in the session of `record`, which may have been renamed since the request arrived. If the
+        session was forgotten in the meantime, the answer is dropped. `past` are the tokens of the earlier answer that
+        the prompt continued (`answer.since`). If the earlier answer was dropped or replaced in the meantime, `past` is
+        stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
@@ -196,7 +197,7 @@ class AnswerMemory:
         record = self.record(owner, session)
         before = record.answers.get(digest)
         if before is not None and before != answer:
-            self._retire(record, digest)  # the answers that continued the old tokens need a copy of them
+            self._retire(record, digest)  # answers that continue `before` get a copy of its tokens
         else:
             self._drop(record, digest)
         record.answers[digest] = answer
@@ -243,8 +244,8 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns one tuple for each answer and each mode of a named session: the arguments with which `on_change` is
-        called for it.
+        """Returns a tuple (owner, session, digest) for each answer of each named session, and one with the digest b""
+        for each session with a history mode. `on_change` is called with the same tuples.
         """
         return [
             (owner, name, digest)

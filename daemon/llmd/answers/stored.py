@@ -1,5 +1,6 @@
-"""Writes the answers of named sessions to the database, and reads them again when llmd starts. A session that a client
-saves under a label also has its answers saved: in a row of their own, which stays until the saved session is removed.
+"""Writes the answers of named sessions to the database, and reads them again when llmd starts. If a client saves a
+session under a label, the session's answers are saved, too. They are in a row of their own, which stays until the saved
+session is removed.
 
 If the rows of a session are lost, the session still works: its past answers are rendered and tokenized again.
 """
