@@ -318,8 +318,8 @@ class Engine:
         return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """Runs a call that would block the event loop in a text thread. `n_bytes` is the number of bytes that the call
-        processes. Raises ApiError if too many jobs wait. The call can use the methods `piece` and `spell`.
+        """Runs a call in a text thread, because it would block the event loop. `n_bytes` is the number of bytes that
+        the call processes. Raises ApiError if too many jobs wait. The call can use the methods `piece` and `spell`.
         """
         return await self._text_threads.run(owner, n_bytes, call)
 

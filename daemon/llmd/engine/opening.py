@@ -184,8 +184,8 @@ def _check_template(pointer: Any, template: str | None) -> None:
 
 
 def _template_trouble(pointer: Any) -> str:
-    """Renders a short conversation, which fails, and returns the error message in one line. The message says why the
-    model has no usable chat template.
+    """Returns the reason why the model has no usable chat template. To get the reason, tries to render a short
+    conversation, and returns the error message of this attempt in one line.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
@@ -247,8 +247,8 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """Returns the defaults of sampling parameters: the model's recommendation or, if there is none, the table's
-    default.
+    """Returns the default of each sampling parameter: the model's recommendation or, if there is none, the default in
+    core/sampling_table.py.
     """
     stated: dict[str, Any] = {}
     for field in fields(SamplingDefaults):

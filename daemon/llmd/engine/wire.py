@@ -86,7 +86,7 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     constraint: bytes = b""
     """The compiled constraint."""
     dry_sequence_breakers: list[str] | None = None
-    """Texts that end a repetition for the DRY sampler. None means the default texts."""
+    """Texts across which the DRY sampler does not look for repetitions. None means the default texts."""
 
 
 class _Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", gc=False):

@@ -206,7 +206,7 @@ class Answering:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._new_parts()
-            if found or not has_events or self.is_nudged:  # otherwise, the parser holds back the text: wait on
+            if found or not has_events or self.is_nudged:  # otherwise, the parser holds back the new text
                 return found
 
     async def _new_parts(self) -> list[Part]:
@@ -239,7 +239,7 @@ class Answering:
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
             if self._token_details:
-                found += await self._new_parts()  # while text arrives, so that little is left to do at the end
+                found += await self._new_parts()  # parse early, so that little is left to do at the end
             if not notifier.has_events:
                 await notifier.wait()
         found += await self._new_parts()

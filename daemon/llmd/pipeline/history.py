@@ -1,7 +1,7 @@
 """Changes the messages of clients to the order that templates expect. Pure.
 
 `in_order` makes changes that suit every template. `plain` makes larger changes, and is used only if the template has
-refused the messages: all other templates write a better prompt from the unchanged messages.
+refused the messages: a template that accepts the unchanged messages makes a better prompt from them.
 """
 
 from __future__ import annotations

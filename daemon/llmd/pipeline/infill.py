@@ -16,11 +16,11 @@ from ..engine.text import Prompt
 from .services import Sender, Services
 
 _NEARBY_SHARE = 2
-"""Texts from nearby files can use the rest of the context divided by this number. What then remains is for the
-answer.
+"""Texts from nearby files can use 1 / _NEARBY_SHARE of the context that the other texts of the prompt leave free. The
+rest of the context is for the answer.
 """
 _REPOSITORY, _FILE = "repository", "file"
-"""Names of the repository and of the current file in the prompt, because clients do not send these names."""
+"""Names that the prompt has for the repository and the current file, because clients do not send their real names."""
 
 
 def fills_in(raw: RawPrompt) -> bool:

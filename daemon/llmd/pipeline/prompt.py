@@ -104,7 +104,7 @@ async def rendered(
     def known(n_messages: int) -> Past | None:
         past = answers.past(owner, source, ends[:n_messages], is_used=not is_dry_run) if is_resident else None
         if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
-            return None  # the template may render these messages with fewer tokens
+            return None  # rendered anew, these messages may have fewer tokens and fit
         return past
 
     found = await _Rendering(services, chat, sender, form, is_dry_run, needs_text).with_fallback(messages, known)

@@ -65,8 +65,9 @@ class TokenDetails:
             self._opening.append(TextPart(index, echo))
 
     def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
-        """Adds the details of new tokens to the last of these parts. Returns the parts, after those that come before
-        the text of the answer. `events` are the engine's events with the text from which `parts` were made.
+        """Adds the details of new tokens to the last of `parts`, or to a new part without text if `parts` is empty.
+        `events` are the engine's events with the text from which `parts` were made. Returns first the parts that
+        precede the answer's text and were not returned before (prompt tokens, echo, progress), then `parts`.
         """
         found, self._opening = self._opening, []
         if self._request.returns_progress:
@@ -93,7 +94,9 @@ class TokenDetails:
     # --- before the text ---------------------------------------------------------------------------------------------
 
     def _progress(self) -> list[Part]:
-        """Returns the progress at the start of prefill, and whenever it has changed."""
+        """Returns the progress if it was not reported yet, or has changed since the last report. Otherwise returns
+        nothing.
+        """
         generation, found = self._generation, list[Part]()
         started, consumed = generation.started, generation.consumed
         if started is not None and self._n_processed < 0:

@@ -1,9 +1,9 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
 Truncation removes all messages before a message of the user, except system messages. A truncated conversation can begin
-only at some user messages, the truncation points: from one point to the next is about a quarter of the context. New
-messages at the end do not move these points. So in each further request, the truncated conversation begins at the same
-message as long as it fits, and the tokens in the model's memory can be reused.
+only at some user messages, the truncation points. The text between two of these points is about a quarter of the
+context. New messages at the end do not move these points. So in each further request, the truncated conversation begins
+at the same message as long as it fits, and the tokens in the model's memory can be reused.
 """
 
 from __future__ import annotations

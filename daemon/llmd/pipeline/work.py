@@ -76,7 +76,7 @@ def without_session(services: Services, work: Work) -> Work:
 
 
 def answers_each(request: GenerationRequest) -> int:
-    """Returns the number of answers to generate for each prompt."""
+    """Returns the number of answers to generate for each prompt, including those that best_of drops."""
     return max(request.n_answers, request.n_tried)
 
 
