@@ -35,8 +35,8 @@ def placeholder(kind: str) -> str:
 
 def only_server_tools(param: str, kind: str) -> ApiError:
     """Returns the error for a request whose tools all run on a provider's servers. If a request also has other tools,
-    such tools are only ignored. Without other tools, the client would believe that the answer was made with these
-    tools.
+    llmd ignores the tools that it cannot run. If it ignored all tools, the client would believe that the answer was
+    made with them.
     """
     return unsupported(
         param, f"{quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool"

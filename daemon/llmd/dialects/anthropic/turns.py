@@ -115,7 +115,7 @@ def messages_of(
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
     """Returns the system message, or nothing if it has no text. Drops a first line about billing: this line is
-    different in each request, and with it, no request could reuse the prefix of an earlier request.
+    different in each request, so a prompt with it would have no prefix in common with earlier prompts.
     """
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):

@@ -24,8 +24,8 @@ _encode = msgspec.json.Encoder().encode
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields` has the paths of the members that the last object has (response_fields). None if it has all
-        members.
+        """`fields` has the paths of the members that the request wants (response_fields): in a stream, they are the
+        members of the last event. None if the request wants all members.
         """
         self._model = state.model_id
         self._fields = fields
@@ -52,7 +52,7 @@ class NativeWriter(Writer):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return framing.event(OWN.body(part.error))
-        if isinstance(part, PromptTokens):  # made for return_tokens, but not a part of this API
+        if isinstance(part, PromptTokens):  # comes with return_tokens, but this API does not return it
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 

@@ -80,7 +80,7 @@ class AnswerWriter(Writer):
             for end in ends
             if (own := by_answer[end.index])
         ]
-        prompt_tokens = self._details.of_event(parts[0])  # if they are requested, they are the first part
+        prompt_tokens = self._details.of_event(parts[0])  # requested prompt tokens are always the first part
         facts = {**prompt_tokens, **self._facts, **self._of_request(ends)}
         return msgspec.json.encode(self._complete_kind(choices=choices, **facts))
 

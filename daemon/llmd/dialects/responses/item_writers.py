@@ -1,5 +1,5 @@
-"""Writers of the items of an answer. Each item writer makes the events of one item while the answer is generated, and
-the item itself at the end. Pure.
+"""Writes the items of an answer: its messages, reasoning and tool calls. Each item has an item writer, which makes the
+events of the item while the answer is generated, and the complete item at the end. Pure.
 
 An Event here is only a part of an event: its name, and its members after sequence_number, as JSON without braces.
 writer.py completes the event.

@@ -1,5 +1,5 @@
-"""Stored responses, which clients can read or continue. Each is stored with the input items of its request, and with
-the conversation before its answer.
+"""Stored responses, which clients can read or continue. Each response is stored with the input items of its request,
+and with the conversation before its answer.
 
 The store is in memory, and a copy is in the database, from which the next daemon fills its store. The number and the
 bytes of responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A
