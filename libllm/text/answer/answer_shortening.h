@@ -27,8 +27,8 @@ struct answer_shortening {
  * n_tail is the length of the whole text. */
 answer_shortening answer_shortened(const std::string &text, const answer_reading &now, bool has_marked_strings);
 
-/* Returns whether `less`, the result of parsing the shortened text, agrees with `now`, the result for the whole text,
- * apart from the omitted parts. `n_calls` is the number of omitted tool calls. */
+/* Returns whether the results of parsing both texts differ only by the omitted parts. `now` is the result for the whole
+ * text, `less` the result for the shortened text. `n_calls` is the number of omitted tool calls. */
 bool answer_says_less(const answer_reading &now, const answer_reading &less, size_t n_calls);
 
 #endif

@@ -16,8 +16,9 @@
 #include "text/schema/shape.h"
 
 /* One parameter of a tool, or a group of parameters whose names the schema does not declare. Some templates write a
- * string argument without quotes between its delimiters. If such a parameter can also be a number, for example, it has
- * two parts: the strings (`texts`), and the rule of its other values (`not_text`). */
+ * string argument without quotes between its delimiters. With such a template, a parameter that can be a string or a
+ * number, for example, needs two separate parts: its strings (`texts`), and the rule of its other values
+ * (`not_text`). */
 struct schema_argument {
     std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
