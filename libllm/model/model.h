@@ -23,8 +23,8 @@ extern "C" {
 
 typedef struct model model;
 
-/* A decode call can return one row of logits per sequence, and this many further rows, which are for prompts whose log
- * probabilities are requested. Each row takes as many floats as the vocabulary has tokens. */
+/* A decode call can return one row of logits per sequence and this many more. The additional rows are for prompts whose
+ * log probabilities are requested. A row has one float for each token of the vocabulary. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
 enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* limits the default n_ctx: each session table entry takes 4 * n_ctx
                                             * bytes */
@@ -73,8 +73,8 @@ typedef struct model_info {
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
     uint32_t n_stoppable; /* model_batch.stop can stop a decode call with at most this many sequences; 0: it can stop
                            * none */
-    uint8_t identity[16]; /* hash of the model's file. Models of equal identity give tokens the same meaning, whatever
-                           * the options */
+    uint8_t identity[16]; /* hash of the model's file. In two models of the same identity, each token id stands for the
+                           * same text, even if the models were opened with different options */
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */
 } model_info;
 
@@ -156,7 +156,7 @@ typedef struct model_ops {
 
     /* ---- embeddings: any thread; further calls wait until the running call returns ---- */
 
-    /* Implements llm_embed (llm.h), which checks the arguments before. The vectors are not normalized. Not called for
+    /* Implements llm_embed (llm.h), which has checked the arguments. The vectors are not normalized. Not called for
      * models without embeddings (info.n_embedding 0). */
     int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                  const int32_t *cancel_flag, float *out, uint32_t *n_done);
@@ -177,7 +177,8 @@ typedef struct model_ops {
     int32_t (*bos)(const model *m);                    /* -1: none */
     int32_t (*eos)(const model *m);                    /* -1: none */
     int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
-    const char *(*tool_template)(const model *m);      /* Jinja source only for conversations with tools, or NULL */
+    const char *(*tool_template)(const model *m);      /* Jinja source of a second template, which is for conversations
+                                                        * with tools, or NULL */
 } model_ops;
 
 /* Returns whether the embedding has been cancelled. Another thread sets the flag. A relaxed load suffices, since no
@@ -196,7 +197,7 @@ struct model {
  * LLM_NO_MEMORY with an error message in `error`. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
-/* Returns the recommendation of a model that recommends no sampling parameter: all values mean "not stated". */
+/* Returns sampling parameters whose values all mean "not stated", for a model whose file recommends none. */
 llm_sampling model_sampling_unstated(void);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);

@@ -55,8 +55,8 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
     const std::string subject = std::string("its architecture ") + found->architecture + " (" + found->models + ")";
     if (found->is_tested) {
         return is_on_gpu && found->needs_streams
-                   ? subject + " attends to all tokens instead of those that it picks where sessions share one pool of "
-                               "cells, as they do on a GPU; serve it from the CPU with --gpu-layers 0"
+                   ? subject + " is not supported on a GPU: sessions share one pool of cells there, and the model "
+                               "would attend to all tokens instead of those that it selects; set --gpu-layers 0"
                    : "";
     }
     return subject + " keeps conversations in a kind of KV cache (" + found->memory +

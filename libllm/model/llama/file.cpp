@@ -1,8 +1,8 @@
 /* file.cpp: checks the headers of GGUF files (file.h). A header is read once from its beginning, value by value. A
  * count in the file is compared with a limit and with the number of remaining bytes before memory is allocated for it.
- * Arrays are read but not stored. Checked are: the version; that no key and no tensor occurs twice; the types and sizes
- * of tensors; that tensors follow each other without gaps and end within the file. The contents of arrays and weights
- * are checked only by llama.cpp (crash.h catches its assertions). */
+ * Arrays are read but not stored. The checks are: the version is known; no key and no tensor occurs twice; the types
+ * and sizes of tensors are valid; the tensors follow each other without gaps and end within the file. The contents of
+ * arrays and weights are checked only by llama.cpp (crash.h catches its assertions). */
 #include "model/llama/file.h"
 
 #include <fcntl.h>
@@ -121,7 +121,8 @@ class source {
         if (at < window_begin || at >= window_begin + window_bytes) {
             const ssize_t got = pread(fd, window.data(), window.size(), static_cast<off_t>(at));
             if (got <= 0) {
-                throw damaged(got < 0 ? "reading it failed: " + std::string(strerror(errno)) : "it became shorter");
+                throw damaged(got < 0 ? "reading it failed: " + std::string(strerror(errno))
+                                      : "the file became shorter while it was read");
             }
             window_begin = at;
             window_bytes = static_cast<uint64_t>(got);

@@ -121,7 +121,7 @@ bool add_samples(hash128 &hash, const file &f, uint64_t begin)
     return add_range(hash, f, begin + last, SAMPLE_BYTES);
 }
 
-/* Facts of one file, for example the position at which its weights begin. */
+/* What the header of one file says: where the weights begin, and of how many parts the model consists. */
 struct layout {
     uint64_t data_offset;
     int32_t n_parts;

@@ -98,8 +98,8 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
 }
 
 /* Returns the result of a call that failed half-way, or was stopped. If the call cannot be undone, the sequences of the
- * batch are invalid. All sequences are invalid if recurrent states do not stay in their cells (in all models but Qwen's
- * hybrids), because llama.cpp may then have moved the recurrent states of other sequences, too. */
+ * batch are invalid. During a call, llama.cpp can move the recurrent states of other sequences, too, in all models but
+ * Qwen's hybrids. So in these models a call that cannot be undone makes all sequences invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -252,8 +252,8 @@ void op_clear(model *base, uint16_t seq)
     try {
         llama_memory_seq_rm(m->memory, seq, -1, -1); /* llama.cpp never refuses to remove a whole sequence */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* cells may be left over; then the next step of the sequence fails its check (finished), because
-                     * the position is set to 0 below */
+    } catch (...) { /* some cells may still belong to the sequence. Its next step is then reported as failed (by
+                     * finished), because the position is set to 0 below */
     }
     m->positions[seq] = 0;
 }

@@ -1,23 +1,23 @@
 /* llama_model.h: declarations that the files of the llama.cpp model share. Other files use model.h.
  *
- *   llama_model.cpp  operations on sequences, and on text
+ *   llama_model.cpp  decodes, truncates and clears sequences, and converts text to tokens and back
  *   state.cpp        saves, loads and copies sequences
  *   undo.cpp         restores sequences after a decode call that was stopped or failed
- *   embed.cpp        embeddings of texts
+ *   embed.cpp        computes embeddings of texts
  *   open.cpp         opens a model: checks and loads it, fills model_info, makes its context
- *   first_steps.cpp  steps that are computed before the first request
+ *   first_steps.cpp  computes steps before the first request
  *   architecture.cpp refuses models of unsupported architectures
  *   offload.cpp      chooses which weights are put on devices
- *   mapped.cpp       drops pages of the model's files from memory
+ *   mapped.cpp       drops the mapped pages of the model's files from this process after the weights were copied
  *   path.cpp         says why a path is not the path of a GGUF file
  *   file.cpp         checks the header of a model file before llama.cpp reads the file
- *   vocabulary.cpp   checks of the vocabulary
- *   crash.cpp        failed assertions and crashes of llama.cpp while a model is opened
- *   threads.cpp      the threads that compute steps, and how many of them are used
+ *   vocabulary.cpp   checks the vocabulary
+ *   crash.cpp        turns failed assertions of llama.cpp into errors where this is safe, and reports crashes
+ *   threads.cpp      starts the threads that compute steps, and chooses how many of them compute the next step
  *   processor.cpp    describes the features of this processor
- *   log.cpp          llama.cpp's log, and the global set-up of the backends
+ *   log.cpp          stores the errors of llama.cpp's log, and initializes llama.cpp's backends
  *   memory.cpp       decides how many KV cells a context gets
- *   identity.cpp     hashes of the model's file and of the layout of saved states
+ *   identity.cpp     computes a hash of the model's file, and a hash of the layout of saved states
  */
 #ifndef LLM_MODEL_LLAMA_H
 #define LLM_MODEL_LLAMA_H
@@ -49,8 +49,8 @@ std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memo
 
 /* The threads that compute a context's steps, together with the calling thread. At a barrier the threads spin for 0.2
  * ms and then sleep, and they sleep between steps. (OpenMP's threads would spin until the last thread arrives, even if
- * that thread has to wait for a core.) The number of threads of small steps changes while other processes want the
- * cores (machine/team.h). Only one thread can use an object at a time. */
+ * that thread has to wait for a core.) While other processes use the cores, small steps are computed with fewer threads
+ * (machine/team.h). Only one thread can use an object at a time. */
 class model_llama_threads {
   public:
     model_llama_threads() = default;
@@ -64,13 +64,13 @@ class model_llama_threads {
     {
         return pool;
     }
-    void set(int32_t n) /* fixes the number of threads of small steps */
+    void set(int32_t n) /* from now on, small steps use exactly n threads */
     {
         team_open(&small, n, n);
     }
-    /* From now on small steps use n threads, or fewer while other processes want the cores. n must have been the
-     * fastest number in the steps measured since `watch`. More than n threads are tried later only if other processes
-     * wanted the cores during this measurement, because more threads may be faster when these processes are idle. */
+    /* From now on, small steps use n threads, or fewer while other processes use the cores. n is the number of threads
+     * that was fastest in the measurement that `watch` began. If other processes used the cores during that
+     * measurement, its result may be too small, so larger numbers are tried again later. */
     void adapt(int32_t n);
     void watch();
     int32_t begin(uint32_t n_tokens); /* returns the number of threads for the next step */
@@ -82,10 +82,11 @@ class model_llama_threads {
     idle_cores idle{};
     int32_t n_most = 0;
     bool is_adaptive = false;
-    uint64_t begun_us = 0, begun_waited_ns = 0;     /* time, and time waited for cores, at the start of the step */
-    uint64_t watched_us = 0, watched_waited_ns = 0; /* the same at the call of `watch` */
-    std::vector<int> waits;                         /* schedstat files of the pool's threads, with the time that each
-                                                     * waited for a core */
+    uint64_t begun_us = 0, begun_waited_ns = 0;     /* time at which the step began, and how long the threads had waited
+                                                     * for cores before */
+    uint64_t watched_us = 0, watched_waited_ns = 0; /* the same two times when `watch` was called */
+    std::vector<int> waits;                         /* open schedstat files of the pool's threads, which say how long
+                                                     * each thread has waited for a core */
     int own_waits = -1;                             /* the caller's schedstat file */
     pid_t own = 0;                                  /* id of the thread to which own_waits belongs */
 
@@ -136,7 +137,8 @@ struct model_llama_loading {
     model_llama_loading(const model_llama_loading &) = delete;
     model_llama_loading &operator=(const model_llama_loading &) = delete;
 
-    void ask(int32_t n_gpu_layers, bool copies_weights); /* requests so many layers on devices; -1: all layers */
+    void ask(int32_t n_gpu_layers, bool copies_weights); /* requests that n_gpu_layers layers are put on devices; -1:
+                                                          * all layers */
 
     /* If all layers are requested, but do not fit into the devices' memory together with this context, puts as many
      * layers on the devices as fit. The weights of experts (MoE) are the first that stay on the host. n_bytes is the
@@ -188,7 +190,8 @@ struct model_llama final : model {
     bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, not up to
                                  * rounding */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
-    model_llama_cost cost;      /* for a device's pool: its bytes, divided equally among its cells */
+    model_llama_cost cost;      /* on a device, the bytes of a token are those of the whole pool divided by the number
+                                 * of its cells */
 
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used, because they are wrong
      * after a failed step. */
@@ -222,7 +225,8 @@ struct model_llama final : model {
 
 extern const model_ops model_llama_ops;
 
-bool model_llama_is_stopped(void *m); /* llama.cpp's abort callback, which is called between two operations of a call */
+bool model_llama_is_stopped(void *m); /* llama.cpp's abort callback, which llama.cpp calls between two operations of a
+                                       * decode call */
 
 /* Returns the number of tokens that llama.cpp's memory holds for the sequence. */
 uint32_t model_llama_memory_position(const model_llama *m, uint16_t seq);
@@ -239,8 +243,8 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
 
 bool model_llama_only_embeds(const char *arch);   /* returns whether models of this architecture are encoders, which
                                                    * have no KV cache */
-void model_llama_embedding_facts(model_llama *m); /* sets model_info's facts about embeddings, for a model with a KV
-                                                   * cache; called after its other facts are set */
+void model_llama_embedding_facts(model_llama *m); /* sets the members of model_info about embeddings, for a model with a
+                                                   * KV cache; called after the other members are set */
 
 /* Sets the facts of a model that only computes embeddings, makes its context and computes a first pass. Throws
  * model_llama_no_room, or std::runtime_error, which names what the model lacks. */
@@ -293,7 +297,7 @@ struct model_llama_cells {
     uint64_t state_bytes; /* bytes of the cells and the recurrent states */
 };
 
-/* The size of the context that the options request. */
+/* The size of the context that the options ask for. */
 struct model_llama_wish {
     uint32_t n_ctx; /* tokens of one sequence */
     bool is_exact;  /* true if n_ctx tokens must fit, otherwise fewer tokens are allowed */
@@ -304,7 +308,7 @@ struct model_llama_wish {
 struct model_llama_reserve {
     uint32_t n_ctx;    /* tokens of one sequence */
     uint32_t n_pool;   /* cells of all sequences, for llama_context_params; unused cells take only addresses */
-    uint64_t budget;   /* bytes that cells in use may take, at most the bytes of all cells */
+    uint64_t budget;   /* most bytes that used cells may take together; never more than all cells have */
     uint32_t n_tokens; /* length of the longest sequence that the budget and the cells allow */
     model_llama_cost cost;
 };
@@ -314,9 +318,10 @@ struct model_llama_no_room : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* Sizes the pool on a device, where all cells take memory at once. The pool is about the largest that the budget
- * allows, with at most params.n_ctx cells, and at least wish.n_ctx cells if wish.is_exact. Throws model_llama_no_room,
- * or std::runtime_error if llama.cpp cannot make such a context (its log says why). Not for concurrent use. */
+/* Chooses the number of cells of the pool on a device, where all cells take memory at once. The pool is about the
+ * largest that the budget allows, with at most params.n_ctx cells, and at least wish.n_ctx cells if wish.is_exact.
+ * Throws model_llama_no_room, or std::runtime_error if llama.cpp cannot make such a context (its log says why). Not for
+ * concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
@@ -324,9 +329,9 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
  * the cells are too few for one session. */
 bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 
-/* Sizes the cells on the host, where cells take memory only when they are used. Throws the same exceptions as
- * model_llama_cells_plan. If one sequence alone would exceed the budget, the exception's text names the option to
- * change. */
+/* Chooses the number of cells in host memory. There, an unused cell is only reserved address space; it takes memory
+ * once it is used. Throws the same exceptions as model_llama_cells_plan. If one sequence alone would exceed the budget,
+ * the text of the exception names the option to change. */
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 
@@ -350,8 +355,8 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
 /* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. The
  * kernel maps a dropped page again when it is read. Norms and biases were not copied, so every step reads them from the
  * file. Linux 6.18 and later would map a whole large page of the file around each norm and bias, so norms and biases
- * are moved to separate pages. Dropping pages reduced the memory of an idle daemon of a 0.6B model, beyond its weights,
- * from 299 to 180 MiB. Throws std::runtime_error. (mapped.cpp) */
+ * are moved to separate pages. An idle daemon of a 0.6B model then needs 180 MiB of memory beyond the model's weights
+ * instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* Returns a function of the CPU's backend by its name, because a backend that is loaded at run time cannot be linked.
@@ -367,8 +372,8 @@ template <typename F> F *model_llama_of_cpu(const char *name)
 
 /* Computes the largest possible step. Backends allocate a step's scratch memory and compile its kernels in the first
  * step of its kind. If the largest step came later, and another program had filled the device's memory, this step and
- * every later step would fail. Returns false if the device is full already, or fails. Afterwards the context is
- * empty. */
+ * every later step would fail. Returns false if the step fails, for example because the device has no free memory.
+ * Afterwards the context is empty. */
 bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
 
 /* Computes a step, which maps the weights into memory, so that no request has to wait for this. If the options give no
@@ -389,7 +394,8 @@ int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)>
  * for contexts longer than the context of its first training. */
 bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope);
 
-/* Computes a hash of 128 bits over the configuration. A saved state depends on the model and on this configuration. */
+/* Computes a hash of 128 bits over `configuration`: a text that lists everything, apart from the model itself, on which
+ * the bytes of a saved state depend. */
 void model_llama_geometry(const std::string &configuration, uint8_t out[16]);
 
 #endif

@@ -1,8 +1,8 @@
 /* memory.cpp: decides how many KV cells a context gets. On a device all cells take memory at once, so the pool must fit
- * the free memory (model_llama_cells_plan). On the host, cells are addresses that take memory when they are used
- * (cmake/llama/0005-kv-memory.patch), so that every session can have its full context, and a budget limits the used
- * memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two contexts of different
- * sizes, because each architecture has its own layers, windows and padding. */
+ * the free memory (model_llama_cells_plan). On the host, an unused cell is only reserved address space; it takes memory
+ * once it is used (cmake/llama/0005-kv-memory.patch). So every session can have cells for its full context, and a
+ * budget limits the used memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two
+ * contexts of different sizes, because each architecture has its own layers, windows and padding. */
 #include "model/llama/llama_model.h"
 
 #include <common/fit.h>
@@ -85,8 +85,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* Returns by how many bytes the state is too large, or negative numbers if it fits: one number if there is a budget,
- * otherwise one number per device. */
+/* Returns by how many bytes the state exceeds the budget or, if `budget` is 0, for each device by how many bytes the
+ * state exceeds the share of that device. A number is negative if the state fits. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -154,9 +154,10 @@ struct host_bytes {
     uint64_t context, compute;
 };
 
-/* Makes a real context over the loaded weights, which only reserves addresses, and measures it in 27 ms. llama.cpp's
- * way (measure_at) loads the file twice without its weights, which took 520 ms with a vocabulary of 151,936 tokens.
- * This way is used only if the process may not reserve enough addresses. */
+/* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If no
+ * context can be made because the process may not reserve enough addresses, uses llama.cpp's own measurement
+ * (measure_at), which is slower: it loads the file twice without its weights, in 520 ms with a vocabulary of 151,936
+ * tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -169,8 +170,8 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* weights that were copied into other layouts; mapped_bytes can include their
-                                * originals */
+    uint64_t copied_bytes = 0; /* copies of weights in other layouts; mapped_bytes can also contain the weights from
+                                * which they were copied */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
         (is_host ? mapped_bytes : copied_bytes) += bytes.model;
@@ -282,7 +283,7 @@ void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n
     out->n_ctx =
         wish.is_exact || n_one == wish.n_ctx ? wish.n_ctx : n_one / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
     if (out->n_ctx < std::min(wish.n_ctx, MODEL_LLAMA_CELLS_STEP)) {
-        no_room("%llu MiB for the KV cache (--kv-memory) are enough for %u tokens; it takes %u at least",
+        no_room("%llu MiB for the KV cache (--kv-memory) are enough for %u tokens, but at least %u are needed",
                 mib(out->budget), n_one, MODEL_LLAMA_CELLS_STEP);
     }
 }

@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* assumed for tokenizers that drop blanks of a text */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* if the tokenizer drops blanks, most bytes of one token */
 
 /* The reason why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -220,8 +220,8 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* Returns the most bytes of text that one token can represent, for refusing too long prompts before they are tokenized.
- * Some tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
+/* Returns the most bytes of text of one token, so that too long prompts can be refused before they are tokenized. Some
+ * tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -287,18 +287,18 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Returns whether each sequence has its own KV cells (separate streams), or all share one pool. In both layouts one
- * call can have tokens of any mix of sequences (cmake/llama/0009-streams.patch).
+/* Returns whether each sequence has its own KV cells (a separate stream) instead of cells in a pool that all share. In
+ * both layouts one call can have tokens of any sequences (cmake/llama/0009-streams.patch).
  *
- * In one pool a copied sequence costs nothing, and a session takes as many cells as it needs. But a session's attention
- * goes over all cells from its first to its last cell. Cells of other sessions are among them only after the session
- * has outgrown its part of the pool (cmake/llama/0013-unified.patch). With separate streams, no session slows down
- * another, but each needs addresses for its full context. On a CPU addresses are free, so attention-only models have
- * streams. A pool is better on a GPU, where cells take memory at once, and for hybrid models (few attention layers).
+ * In one pool a copied sequence takes no cells, and a session takes only as many cells as it needs. But attention reads
+ * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include
+ * cells of other sessions (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but
+ * each needs addresses for its full context. In host memory addresses cost nothing, so attention-only models on a CPU
+ * have streams. A GPU's cells take memory at once, and hybrid models have few attention layers, so these have a pool.
  *
  * The exact configuration has separate streams and no flash attention, because results must not depend on the rest of
- * the batch. All others have flash attention if the model supports it: a token's V is then one write per layer, instead
- * of one write into each of a thousand rows. */
+ * the batch. All others have flash attention if the model supports it. Without it, the V cache is transposed: a layer
+ * writes the V of a token into a thousand rows instead of one. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -340,7 +340,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides which weights are put on devices, before the model is loaded. Returns how many layers, or -1 for all. */
+/* Decides, before the model is loaded, which weights are put on devices. Returns how many layers are, or -1 for all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -354,7 +354,7 @@ model_llama_wish wish_of(const model_llama *m, const model_options &o)
     return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
 }
 
-/* Sizes the pool in a device's memory, where all cells take memory at once. */
+/* Chooses the number of cells in a device's memory, where all cells take memory at once. */
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
@@ -368,7 +368,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
     m->cost.fixed_bytes = has_cells ? 0 : cells.state_bytes;
 }
 
-/* Sizes the cells in host memory, where cells are addresses that take memory when they are used. */
+/* Chooses the number of cells in host memory, where a cell takes memory only once it is used. */
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_reserve reserve =
@@ -402,7 +402,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-/* Refuses a model whose context or first step failed. If the log names no cause, a device lacks memory. */
+/* Refuses a model whose context or first step fails. If the log names no cause, a device lacks memory. */
 [[noreturn]] void refuse_steps(const model_options &o)
 {
     if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
@@ -410,7 +410,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     }
     throw refusal(LLM_NO_MEMORY,
                   std::string("no memory for the model ") + o.path +
-                      ": its device has none left for what a step needs (with fewer --gpu-layers it has)");
+                      ": the device has too little free memory to compute a step; set a smaller --gpu-layers");
 }
 
 /* Makes a context and, on a device, computes its largest step. Returns false if this failed; llama.cpp's log may say
@@ -447,7 +447,7 @@ void make_context(model_llama *m, const model_options &o)
     m->memory = llama_get_memory(m->context);
     if (m->memory == nullptr) {
         throw refusal(LLM_MODEL_LOAD,
-                      std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
+                      std::string("cannot serve the model ") + o.path + ": it has no KV cache; choose a chat model");
     }
     if (m->info.memory == LLM_MEMORY_RECURRENT) {
         model_llama_log_clear(); /* llama.cpp logs "Flash Attention enabled" even without attention layers */

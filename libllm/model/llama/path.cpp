@@ -26,8 +26,8 @@ const kind KINDS[] = {
      "a PyTorch or ZIP archive; convert it with llama.cpp's convert_hf_to_gguf.py, or download a GGUF file"},
     {"\x80\x02", "a Python pickle; convert it with llama.cpp's convert_hf_to_gguf.py, or download a GGUF file"},
     {"version https://git-lfs", "the pointer that Git LFS left in place of the file; fetch it with: git lfs pull"},
-    {"<!", "a web page; the download link is another one"},
-    {"<html", "a web page; the download link is another one"},
+    {"<!", "a web page; download the file again, with the link of the file itself"},
+    {"<html", "a web page; download the file again, with the link of the file itself"},
     {"lmgg", "of a format from before GGUF; download the model as GGUF"},
     {"fmgg", "of a format from before GGUF; download the model as GGUF"},
     {"tjgg", "of a format from before GGUF; download the model as GGUF"},
@@ -88,7 +88,7 @@ std::string about_directory(const std::string &path)
         return "it is a directory with safetensors; convert it with llama.cpp's convert_hf_to_gguf.py, or download the "
                "model as GGUF";
     }
-    return "it is a directory, and not a regular file";
+    return "it is a directory; give the path of a GGUF file";
 }
 
 /* A safetensors file begins with 8 bytes, which are the length of the JSON that follows. The last of these bytes, the

@@ -8,8 +8,8 @@
 
 namespace {
 
-/* Header of a saved state. llama.cpp's own states have no header. This header has a mark and a length, so that other
- * bytes can be refused. */
+/* Header of a saved state. llama.cpp's own states have no header. This header begins with a magic number (`mark`) and
+ * has a length, so that bytes that are not a saved state can be refused. */
 struct blob_head {
     char mark[4];
     uint32_t kind;

@@ -1,8 +1,8 @@
 /* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes want the cores,
- * a thread may wait for a core in the middle of a step, and all other threads wait for this thread. With one other busy
- * process, one token took 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no
- * core (/proc/self/task/ID/schedstat). machine/team.h uses this time to decide how many threads the next step gets.
- * Large steps use all threads, because their work is divided into small pieces, so that a slow thread just takes fewer
+ * a thread may wait for a core in the middle of a step, and all other threads wait for this thread. One busy process
+ * made one token take 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no core
+ * (/proc/self/task/ID/schedstat). machine/team.h uses this time to decide how many threads the next step gets. Large
+ * steps use all threads, because their work is divided into small pieces, so that a slow thread just takes fewer
  * pieces. */
 #include <fcntl.h>
 #include <ggml-backend.h>

@@ -6,8 +6,8 @@
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* a shorter call ends so soon that a copy, without which the call cannot be
-                                           * stopped, would save no time */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens ends so soon that stopping it would save no time,
+                                           * so no copy is made for it */
 
 } // namespace
 

@@ -20,8 +20,8 @@ void try_text(const llama_vocab *vocab, const std::string &text)
                                          static_cast<int32_t>(tokens.size()), special, special);
         for (int32_t i = 0; i < n; i++) {
             if (tokens[i] < 0 || tokens[i] >= llama_vocab_n_tokens(vocab)) {
-                throw std::runtime_error("its tokenizer makes token " + std::to_string(tokens[i]) +
-                                         " of a text, but there are only " +
+                throw std::runtime_error("its tokenizer returns the token id " + std::to_string(tokens[i]) +
+                                         ", but its vocabulary has only " +
                                          std::to_string(llama_vocab_n_tokens(vocab)) + " tokens");
             }
         }
@@ -64,10 +64,10 @@ void model_llama_vocabulary_check(const llama_vocab *vocab)
         throw std::runtime_error("it has no vocabulary");
     }
     if (llama_vocab_get_add_bos(vocab) && llama_vocab_bos(vocab) == LLAMA_TOKEN_NULL) {
-        throw std::runtime_error("its texts begin with a token that it does not name (tokenizer.ggml.bos_token_id)");
+        throw std::runtime_error("its texts begin with a token whose id is missing (tokenizer.ggml.bos_token_id)");
     }
     if (llama_vocab_get_add_eos(vocab) && llama_vocab_eos(vocab) == LLAMA_TOKEN_NULL) {
-        throw std::runtime_error("its texts end with a token that it does not name (tokenizer.ggml.eos_token_id)");
+        throw std::runtime_error("its texts end with a token whose id is missing (tokenizer.ggml.eos_token_id)");
     }
     try {
         try_pieces(vocab);

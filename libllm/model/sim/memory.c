@@ -113,7 +113,8 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* counts shared cells repeatedly; this cheap bound is nearly always enough */
+    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once for each sequence; quick to compute,
+                                  * and nearly always small enough */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }

@@ -35,7 +35,7 @@ enum { N_OPTION_ROWS = sizeof option_rows / sizeof option_rows[0] };
 static const char *const fail_kinds[] = {"batch", "all", "cells", "half"};
 enum { N_FAIL_KINDS = sizeof fail_kinds / sizeof fail_kinds[0] };
 
-/* A part of the text of the options. It does not end with a NUL. */
+/* A part of the text of the options, not terminated by a NUL. */
 typedef struct part {
     const char *at;
     size_t n;
@@ -46,8 +46,8 @@ static bool part_is(part p, const char *word)
     return strlen(word) == p.n && memcmp(p.at, word, p.n) == 0;
 }
 
-/* Returns the text before the first character `mark` of *rest, and removes this text and the mark from *rest. If there
- * is no mark, returns all of *rest and sets *rest to NULL. */
+/* Returns the text before the first delimiter (`mark`) in *rest, and removes this text and the delimiter from *rest. If
+ * there is no delimiter, returns all of *rest and sets *rest to NULL. */
 static part part_take(const char **rest, char mark)
 {
     const char *end = strchrnul(*rest, mark);
@@ -151,7 +151,7 @@ static int class_read(part name, llm_memory *out, char *error, size_t error_byte
 static int combination_check(sim_options *o, char *error, size_t error_bytes)
 {
     if (o->window != SIM_UNSET && o->memory != LLM_MEMORY_WINDOW) {
-        snprintf(error, error_bytes, "sim: window=%llu: only sim:window has one", (unsigned long long)o->window);
+        snprintf(error, error_bytes, "sim: window=%llu: only sim:window has a window", (unsigned long long)o->window);
         return LLM_INVALID;
     }
     if (o->window_cells != 0 && o->memory != LLM_MEMORY_WINDOW) {
@@ -161,7 +161,7 @@ static int combination_check(sim_options *o, char *error, size_t error_bytes)
     }
     if (o->memory == LLM_MEMORY_NONE && o->embed == 0) {
         snprintf(error, error_bytes,
-                 "sim:none: it only embeds; say how many numbers an embedding has, from 1 to 4096: sim:none,embed=64");
+                 "sim:none: the model only computes embeddings; set their length from 1 to 4096: sim:none,embed=64");
         return LLM_INVALID;
     }
     if (o->window == SIM_UNSET) {

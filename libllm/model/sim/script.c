@@ -21,8 +21,9 @@ struct sim_script {
     uint32_t n_replies;
     uint16_t (*next)[256]; /* next node for each node and byte; node 0 is the root */
     uint16_t *ends;        /* number of the reply whose trigger ends at the node, counted from 1, or 0 */
-    uint16_t *parents;     /* failure links, used only while building: for each node, the node of the longest beginning
-                            * of a trigger that is a proper suffix of its text */
+    uint16_t *parents;     /* failure links, used only to build the automaton. The text of a node is the beginning of a
+                            * trigger. Its link leads to the node whose text is the longest proper suffix of that
+                            * text */
     uint32_t n_nodes;
 };
 
@@ -104,8 +105,9 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Turns the trie of the triggers into an automaton: a node copies its missing transitions from its failure link
- * (`parents`). The order is breadth first, because a failure link is nearer to the root and must be complete before. */
+/* Turns the trie of the triggers into an automaton: if a node has no transition for a byte, it gets the transition of
+ * the node to which its failure link (`parents`) leads. The nodes are visited breadth first, because that node is
+ * nearer to the root and must be complete before. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;

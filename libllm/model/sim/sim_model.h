@@ -21,8 +21,8 @@
  *   full        the whole state
  *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens. hybrid: the
  *               recurrent part. A checkpoint of class window or hybrid must be loaded into a sequence whose attention
- *               part holds the same tokens and has not been made wrong after them. In any other sequence, the state
- *               becomes wrong.
+ *               part holds the same tokens, and did not become wrong at a later position. In any other sequence, the
+ *               state becomes wrong.
  * A saved state does not contain its tokens, so the state of another prefix is loaded without an error. Saved bytes are
  * refused if their header (saved.c), class, kind, number of tokens or length does not match.
  * A copy shares its cells with the source until the copy or the source is truncated or cleared. With
@@ -41,8 +41,9 @@
  *                recurrent: no limit)
  *   window=N     tokens in the sliding window, 1..1048576 (64); sim:window only
  *   window_cells=N
- *                additional cells for each of a sequence's first `window` tokens, as a model's layers with a sliding
- *                window take, 0..64 (0); sim:window only. With N > 0, a copy of a sequence has its own cells
+ *                N additional cells for each of the first `window` tokens of a sequence, like the cells that a real
+ *                model's layers with a sliding window take, 0..64 (0); sim:window only. With N > 0, a copy of a
+ *                sequence has its own cells
  *   batch=N      most tokens of one decode call, 1..65536 (n_batch of model_options, or 512 if that is 0)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
  *   layout=N     layout of states in memory; states that were saved with another N cannot be loaded, 0..255 (0)

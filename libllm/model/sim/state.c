@@ -79,8 +79,7 @@ enum {
     RUNNERS_UP = 4,
 };
 
-/* The average numbers, among 256 generated tokens, of punctuation marks, and of tokens that begin one of
- * `characters`. */
+/* Of 256 generated tokens, the average numbers of punctuation marks and of first bytes of `characters`. */
 enum { PUNCTUATION_SHARE = 24, CHARACTER_SHARE = 10 };
 
 static const char punctuation[] = ".,.,.!?\n";
