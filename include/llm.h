@@ -338,9 +338,9 @@ typedef struct llm_prompt {
  * Only the template's own text can become control tokens. Text from messages and tools never becomes control tokens.
  *
  * If a template does not describe tools, libllm describes them in a system message. If a template has no format for
- * tool calls, libllm uses a format of its own. Parts of a tool's schema that a grammar of llama.cpp cannot express are
- * not enforced. If a template refuses the id of a tool call, libllm replaces the id with nine letters and digits. If
- * the arguments of a past tool call are not JSON, the template gets an object with one member that contains their text.
+ * tool calls, libllm uses a format of its own. Parts of a tool's schema that cannot be enforced (docs/limits.md) are
+ * ignored. If a template refuses the id of a tool call, libllm replaces the id with nine letters and digits. If the
+ * arguments of a past tool call are not JSON, the template gets an object with one member that contains their text.
  *
  * `after` names an assistant message. The caller already has the tokens of this answer and of all messages before it.
  * Only what follows the answer is rendered, and the caller appends the new tokens to its own. The earlier tokens
@@ -417,13 +417,13 @@ LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds the first of the n_texts texts, and as many of the next texts as fit into the same batch. *n_done receives the
- * number of embedded texts. `tokens` has the tokens of all texts in order: n_tokens[i] of text i, between 1 and
- * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
- * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
- * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after the
- * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
- * nonzero, the call ends soon (on a GPU, after the current step).
+/* Embeds the first of the n_texts texts, and as many of the next texts as fit into the same batch. *n_done receives
+ * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1
+ * to llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1.
+ * The call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
+ * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after
+ * the other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag
+ * to nonzero, the call ends soon (on a GPU, after the current step).
  *
  * On error the contents of `out` are undefined. Errors: LLM_CANCELLED (the flag was set), LLM_INVALID (no texts, or a
  * model that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
