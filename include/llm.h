@@ -47,7 +47,7 @@ enum {
     LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the document in the command's `constraint` */
     LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
     LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
-    LLM_BOUNDARIES_MAX = 256,           /* message boundaries used of one prompt; if a command has more, the last 256 */
+    LLM_BOUNDARIES_MAX = 256,           /* of the message boundaries of a prompt, only the last 256 are used */
     LLM_LABEL_BYTES_MAX = 128,          /* bytes of a saved session's label, which is printable ASCII without spaces */
     LLM_SAVED_MAX = 1024,               /* saved sessions in one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
@@ -84,9 +84,9 @@ typedef struct llm_engine_options {
     const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL for private
                              * memory */
     /* Names of session tables that killed daemons have left, newest first, separated by spaces; or NULL. The engine
-     * takes over the sessions of the newest table that belongs to this model, publishes its own table under table_name,
-     * and only then removes the old tables, so that a daemon that is killed while it starts leaves the old tables
-     * unchanged. */
+     * takes over the sessions of the newest table that belongs to this model, and publishes its own table under
+     * table_name. Only then it removes the old tables. So if a daemon is killed while it starts, the old tables are
+     * still there. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own template, or NULL */
     /* tokens one branch can hold; 0: the context length of the model's training, but at most 131072 (8192 on a GPU), or
