@@ -1,4 +1,4 @@
-"""What each verb gets: a client of the daemon, the options of the command line, and functions that print."""
+"""The context that each verb gets: a client of the daemon, the options that were given, and functions that print."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Reads and writes the files in which llmctl keeps the conversations of named sessions between its runs.
 
-Each session has a file, and so does each saved session, under its label. Only the user can read the files. A
+Each session has a file, and each saved session has one, too, under its label. Only the user can read the files. A
 conversation is the user's own text and must not be lost. (The daemon's state, in contrast, is a cache that may be
-lost.) So only reset and close delete a conversation. If a file would be overwritten with another conversation (of
-another llmctl in the same session, or after a load, a fork or a reset by another client), the old file is first renamed
-to a name that ends in .previous-N.json. A new file is written under another name, synced, and then renamed. If writing
-fails, the old file stays, and DiskFailed is raised.
+lost.) So only reset and close delete a conversation. If a file would be overwritten with another conversation, the old
+file is first renamed to a name that ends in .previous-N.json. This happens if another llmctl uses the same session, or
+after a load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed.
+If writing fails, the old file stays, and DiskFailed is raised.
 """
 
 from __future__ import annotations

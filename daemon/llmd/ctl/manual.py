@@ -43,7 +43,7 @@ ENVIRONMENT = Section(
     "environment",
     (
         ("LLMD_SOCKET", "path of llmd's unix socket, unless --socket is set"),
-        ("XDG_RUNTIME_DIR", "directory of the default socket, llmd/llmd.sock"),
+        ("XDG_RUNTIME_DIR", "the default socket is llmd/llmd.sock in this directory"),
         ("XDG_STATE_HOME", "directory for conversations, instead of ~/.local/state"),
         ("NO_COLOR", "if set, llmctl does not dim notes"),
     ),

@@ -1,5 +1,5 @@
-"""Reads the tokens of a session (llmctl sessions show --tokens) from the session table in shared memory. So no request
-has to wait for the daemon's event loop.
+"""Reads the tokens of a session (llmctl sessions show --tokens) from the session table in shared memory. This sends no
+request, so it works even while the daemon's event loop is busy.
 """
 
 from __future__ import annotations

@@ -111,8 +111,8 @@ def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | 
 
 def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -> None:
     """Calls `act` after the daemon has changed a session. `act` makes the same change to the conversation that llmctl
-    keeps of this session. Not called if --owner is set, because llmctl keeps no conversations of sessions of other
-    owners.
+    keeps of this session. If --owner is set, `act` is not called, because llmctl keeps no conversations of sessions of
+    other owners.
     """
     if context.options.owner is None:
         try:

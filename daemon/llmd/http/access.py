@@ -240,9 +240,9 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 
 def _open_nonblocking(path: str, flags: int) -> int:
-    """The opener that `_text_of` passes to Python's `open`. Does not block if the path is a pipe. `open` closes the
-    opener's descriptor if it refuses the file, for example a directory. If `open` got the descriptor instead of an
-    opener, it would leave the descriptor of a refused file open.
+    """Opens the key file; does not block if the path is a pipe. `_text_of` passes this function to Python's `open` as
+    its opener. If `open` refuses the file (a directory, for example), it closes a descriptor that an opener has opened.
+    It would not close a descriptor that it got as its argument.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 

@@ -32,9 +32,9 @@ def deadline_of(request: web.Request) -> float | None:
 
 @asynccontextmanager
 async def in_time(request: web.Request) -> AsyncIterator[None]:
-    """Limits how long the block may receive, render or tokenize a request. If the request's deadline passes or the
-    daemon stops before the block has ended, the block is cancelled and ApiError is raised. A job of the block that
-    still waits for a text thread is then removed from the queue.
+    """Makes a context for the code that receives, renders or tokenizes a request, and limits how long this code may
+    take. If the request's deadline passes, or the daemon stops, the code is cancelled and ApiError is raised. If a job
+    of the code still waits for a text thread, the job is removed from the queue.
     """
     state, scope = request.app[STATE], asyncio.timeout_at(deadline_of(request))
     if state.is_stopping:
@@ -55,8 +55,9 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
 
 @contextmanager
 def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
-    """Calls `cancel`, which cancels a generation, if the request's deadline passes before the block has ended. The last
-    event of the generation says that the deadline was the reason.
+    """Makes a context for the code that waits for a generation. If the request's deadline passes before this code has
+    ended, calls `cancel`, which cancels the generation. The last event of the generation says that the deadline was the
+    reason.
     """
     deadline = deadline_of(request)
     if deadline is None:

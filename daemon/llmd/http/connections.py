@@ -51,8 +51,8 @@ class Pool:
         """The idle connections, those that have been idle longest first."""
 
     def has_capacity(self, now: float) -> bool:
-        """Returns whether another connection can be admitted, if necessary in place of a connection that has been idle
-        for CONNECTION_IDLE_SPARED_S.
+        """Returns whether another connection can be admitted. If the pool is full, it can replace a connection that has
+        been idle for at least CONNECTION_IDLE_SPARED_S.
         """
         if self.n_open < self.n_max:
             return True

@@ -2,11 +2,11 @@
 any thread.
 
 The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
-errors: if the document fails, each of its members is decoded alone, and a member that fails is examined in the same
-way. The depth of the declared type limits the cost, whatever the document contains.
+errors: if msgspec refuses the document, each of its members is decoded alone, and a member that is refused is examined
+in the same way. The depth of the declared type limits the cost, whatever the document contains.
 
-An integer can be written as a float (`4.0`), because some languages of clients (JavaScript, Lua, PHP) do not
-distinguish integers from floats. msgspec alone would refuse a float where an integer is declared.
+An integer can be written as a float (`4.0`), because some languages in which clients are written (JavaScript, Lua, PHP)
+do not distinguish integers from floats. msgspec alone would refuse a float where an integer is declared.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def is_struct(kind: Any) -> bool:
 
 
 def ignoring(kind: Any) -> Iterator[str]:
-    """Yields the names of those structs that ignore unknown members: `kind`, and structs inside it."""
+    """Yields the names of the structs that ignore unknown members, among `kind` and the structs inside it."""
     if getattr(kind, "IGNORES_UNKNOWN", False):
         yield kind.__name__
         for field in msgspec.structs.fields(kind):

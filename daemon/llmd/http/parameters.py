@@ -2,9 +2,9 @@
 /openapi.json, and the tables of docs/http.md are made from these declarations. A parameter is one of these:
 
 supported   has the effect that its `note` describes
-accepted    has no effect; clients send it, and it would not change the text of the answer
-refused     would change the answer, but is not supported: a request with it gets 400 `unsupported_parameter`, unless
-            the value is neutral, that is, asks for what llmd does anyway
+accepted    is ignored; clients send it, but it does not concern the text of the answer
+refused     is not supported, and concerns the answer: a request with it gets 400 `unsupported_parameter`, unless the
+            value of the parameter is neutral, that is, asks for what llmd does anyway
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ _LOOPBACK_6 = bytes(15) + b"\x01"
 
 
 class UnknownUserError(Exception):
-    """Raised if the client may be a program of this machine, but the kernel did not report its user. The connection
-    is then rejected. If the client were accepted as `anybody` instead, it would share its sessions with
-    other clients. Another user could bring this about by opening many sockets.
+    """Raised if the client may be a program of this machine, but the kernel did not report its user. The connection is
+    then rejected. As `anybody`, the client would share its sessions with other clients, and another user could cause
+    this by opening many sockets.
     """
 
 
@@ -126,8 +126,8 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Uses only the source `trusted` from now on, because it has reported a user. Its check at the start may
-        nevertheless have failed, for example because the loopback interface was down.
+        """Uses only the source `trusted` from now on, because it has reported a user. llmd's check of this source at
+        the start may have failed, for example because the loopback interface was down.
         """
         self._is_trusted = True
         for source in self._sources:

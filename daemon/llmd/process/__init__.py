@@ -1,1 +1,1 @@
-"""What the daemon needs as a process: options, listening sockets, log lines, and messages to systemd."""
+"""The daemon's process: options, listening sockets, log lines, and messages to systemd."""

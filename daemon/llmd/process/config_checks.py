@@ -17,7 +17,7 @@ class ConfigError(Exception):
 
 
 def check(config: Config) -> None:
-    """Raises ConfigError if options whose values are valid alone are not valid together."""
+    """Raises ConfigError if options are not valid together, although the value of each is valid."""
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions {config.max_sessions} and --scratch-sessions {config.scratch_sessions} "

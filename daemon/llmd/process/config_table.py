@@ -34,9 +34,9 @@ STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gg
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
 DEFAULT_PORT = 15563
-"""1, and LLMD on a telephone's keypad. Not 8000 or 8080, because many other servers use those ports by default. Below
-32768, because Linux gives higher ports to outgoing connections, so that any program could have taken the port before
-llmd starts.
+"""The digit 1, then the keys of the letters LLMD on a telephone's keypad. llmd does not use 8000 or 8080, because many
+other servers use these ports by default. The port is below 32768, because Linux gives higher ports to outgoing
+connections: any program could take such a port before llmd starts.
 """
 
 SLOTS_MAX = 256
@@ -113,15 +113,15 @@ class Config:
         "disk space for the states of sessions in --state-dir; if the states need more, llmd deletes the least "
         "recently used ones and keeps their tokens; 0: half of the space that is free at the start", "bytes")
     checkpoint_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for the checkpoints of all sessions, which are saved states that an edited or regenerated "
-        "conversation can resume from; 0: a tenth of free memory", "bytes")
+        "host memory for the checkpoints of all sessions; a checkpoint is a saved state from which an edited or "
+        "regenerated conversation can resume; 0: a tenth of free memory", "bytes")
     checkpoint_every: int = _sessions(256, integer(1, 1 << 20, "{} to {} tokens"), "N",
         "number of generated tokens between two checkpoints", "tokens")
     session_idle_time: int = _sessions(0, integer(0, 1 << 30, "seconds, {} to {}; 0 is never"), "S",
-        "forget a session that is not pinned after this time without a request; 0: never", "seconds")
+        "forget a session after this time without a request, unless the session is pinned; 0: never", "seconds")
     history: str = _sessions("resident", choice("resident", "template"), "HISTORY",
-        "which tokens past answers have in a prompt: resident keeps the generated tokens; template renders and "
-        "tokenizes the answers again")
+        "which tokens a prompt contains for past answers: resident keeps the tokens as they were generated; template "
+        "renders and tokenizes the answers again")
     threads: int = _machine(0, integer(0, 1024, "{} to {}; 0 is automatic"), "N",
         "threads for the model; more threads than cores are usually much slower; 0: the fastest number that llmd "
         "measures at the start, at most one per physical core, and fewer while other processes use the cores")

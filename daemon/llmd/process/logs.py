@@ -36,7 +36,9 @@ def configure(level: str, form: str) -> None:
 
 
 def print_fatal(text: str) -> None:
-    """Prints to standard error why the daemon cannot start. A line for systemd's journal begins with its priority."""
+    """Prints to standard error why the daemon cannot start. If systemd's journal reads standard error, the line begins
+    with the priority of an error.
+    """
     line = f"<{_PRIORITIES[logging.ERROR]}>{text}" if writes_to_journal() else text
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)

@@ -67,8 +67,8 @@ ENVIRONMENT = Section(
     "environment",
     (
         ("LLMD_NAME", "sets the option of that name: LLMD_CTX_SIZE sets --ctx-size"),
-        ("XDG_RUNTIME_DIR", "directory of the default unix socket, llmd/llmd.sock; --socket sets another path"),
-        ("XDG_STATE_HOME", "directory of the default state directory, llmd; --state-dir sets another path"),
+        ("XDG_RUNTIME_DIR", "the default unix socket is llmd/llmd.sock in this directory; --socket sets another path"),
+        ("XDG_STATE_HOME", "the default state directory is llmd in this directory; --state-dir sets another path"),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""How far the model is loaded, and whether the decode thread makes progress. /ready and systemd are told both."""
+"""Measures how much of the model is loaded, and whether the decode thread makes progress, for /ready and systemd."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Heartbeat:
 
 
 class Loading:
-    """Measures how far the model is loaded, and for how long it has been loading."""
+    """Measures how much of the model is loaded, and for how long it has been loading."""
 
     def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
         self.per_mille = per_mille
@@ -53,8 +53,8 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """Returns after how many seconds a client should try again. This is the remaining time of loading, estimated
-        from the time that the part loaded so far has taken, within fixed limits.
+        """Returns after how many seconds a client should try again, which is the remaining time of loading, within
+        fixed limits. The remaining time is estimated from how long the part that is loaded has taken.
         """
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0

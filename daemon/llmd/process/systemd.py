@@ -48,7 +48,7 @@ def reloading() -> str:
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
     """Returns the interval at which llmd notifies systemd's watchdog, which is half of the watchdog's timeout. Returns
-    None if the service has no watchdog, or if it watches another process.
+    None if the service has no watchdog, or if the watchdog is for another process.
     """
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
