@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import uvloop
 
 from llmd.http import connections
 from llmd.http.connection import Connection
+from tests.local_hub import LocalHub, local_hub
 from tests.serving import Daemon, config_of, serving
 
 Serve = Callable[..., Awaitable[Daemon]]
@@ -66,3 +67,22 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
 
     monkeypatch.setattr(Connection, "connection_made", note)
     return found
+
+
+@pytest.fixture
+def hub() -> Iterator[LocalHub]:
+    """A hub on this machine, without repositories."""
+    with local_hub() as hub:
+        yield hub
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The content of a small GGUF model, 5 MiB."""
+    from tools.tiny_models import tokenizer, writer
+    from tools.tiny_models.catalog import RECIPES
+
+    path = tmp_path_factory.mktemp("model") / "model.gguf"
+    words = tokenizer.build()
+    writer.write(path, "model", RECIPES["tiny-dense"].plan(words), words, False)
+    return path.read_bytes()

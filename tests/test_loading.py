@@ -123,6 +123,7 @@ async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> Non
             "seconds_without_progress": 0.0,
             "loaded_per_mille": 430,
             "seconds_loading": 12.0,
+            "download": None,
         }
     assert Readiness("ready", "m", 0, 0.0).loaded_per_mille == 1000
 

@@ -449,8 +449,6 @@ def refusal(start: Start, model: str) -> str:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("Qwen/Qwen3-0.6B-GGUF:Q8_0", "hf download"),
-        ("hf.co/Qwen/Qwen3-0.6B-GGUF", "hf download"),
         ("llama3:8b", "llmd takes the path of a GGUF file"),
         ("none.gguf", "No such file or directory"),
         ("https://example.org/model.gguf", "download the file first"),

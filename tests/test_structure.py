@@ -34,6 +34,7 @@ LAYERS = (
     "engine.engine",
     "engine",
     "engine.native",
+    "models",
     "process",
     "core",
 )
@@ -187,6 +188,7 @@ DOORS = {
     "uvloop": ("llmd.app.", "llmd.__main__."),
     "cffi": ("llmd.engine._native_build.",),
     "prometheus_client": ("llmd.http.metrics.",),
+    "huggingface_hub": ("llmd.models.hub.",),
 }
 
 

@@ -19,6 +19,7 @@ from llmd.core import limits
 from llmd.http.context import State
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS, Config
+from llmd.process.progress import Loading
 from tests.conftest import Serve
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
@@ -237,9 +238,7 @@ async def test_a_stop_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.M
 
 async def test_a_start_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = iter([0, 431, 431, 1000])
-    state = SimpleNamespace(
-        loaded_model=None, loading=SimpleNamespace(per_mille=lambda: next(loaded)), config=Config(model="/m/x.gguf")
-    )
+    state = SimpleNamespace(loaded_model=None, loading=Loading(lambda: next(loaded)), config=Config(model="/m/x.gguf"))
     monkeypatch.setattr(limits, "LOAD_PROGRESS_S", 0.0)
     heard = Heard(monkeypatch, 4)
     opening = asyncio.create_task(heard.all.wait())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .core import limits
 from .http.access import KeyFileError, KeyRing, keys_of
+from .models.names import is_hub_name
 from .process import config_checks, logs, systemd
 from .process.config_reader import load_or_exit, remarks
 from .process.config_table import Config
@@ -173,13 +174,14 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns True if the model's file can be opened, or if the model is a simulated one, which has no file. Does not
-    check whether the file is a valid model.
+    """Returns True if the model's file can be opened, or if the model needs no file yet: it is a simulated one, or its
+    name is one of the hub, so that it may have to be downloaded first. Does not check whether the file is a valid
+    model.
     """
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError:
-        return model.startswith("sim:")
+        return model.startswith("sim:") or is_hub_name(model)
     return True
 
 

@@ -58,7 +58,7 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
         config=config,
         keys=keys,
         metrics=Metrics(),
-        loading=Loading(native.loading_per_mille),
+        loading=Loading(native.loading_per_mille, download=loader.download),
         created=int(time.time()),
     )
     app.on_response_prepare.append(add_headers)
@@ -221,14 +221,14 @@ async def tell_saving(state: State) -> None:
 
 
 async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
-    """Reports to systemd how much of the model is loaded. When the model is loaded, notifies systemd's watchdog as long
-    as the decode thread makes progress.
+    """Reports to systemd how much of the model is downloaded and loaded. When the model is loaded, notifies systemd's
+    watchdog as long as the decode thread makes progress.
     """
-    loaded = -1
+    progress = -1
     while not opening.done():
-        before, loaded = loaded, state.loading.per_mille()
-        status = f"STATUS=Loading {Path(state.config.model).name}: {loaded // 10} %"
-        systemd.notify(status, *systemd.more_time(limits.LOAD_PATIENCE_S, loaded > before))
+        before = progress
+        progress, status = state.loading.progress(Path(state.config.model).name)
+        systemd.notify(f"STATUS={status}", *systemd.more_time(limits.LOAD_PATIENCE_S, progress > before))
         await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
     interval = systemd.watchdog_interval_s()
     if state.loaded_model is None or interval is None:

@@ -8,12 +8,18 @@ import asyncio
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..core import limits
+from ..models import memory
+from ..models.display import DownloadDisplay
+from ..models.errors import ModelError
+from ..models.finding import find_model
 from ..process.config_table import Config
 from ..process.logs import fields
+from ..process.progress import Download
 from . import segment
 from .opening import EngineError, EngineOptions, open_engine
 from .wire import differences
@@ -32,6 +38,7 @@ class EngineLoader:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._pointer: Future[Any] | None = None
+        self.download = Download()
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
     def begin(self) -> None:
@@ -46,10 +53,14 @@ class EngineLoader:
                 f"({'; '.join(disagreements)})"
             )
         self._prepare()
-        self._pointer = self.thread.submit(open_engine, self._options)
+        self._pointer = self.thread.submit(self._open)
 
     def _prepare(self) -> None:
         """Called just before the engine is opened. Subclasses can override it."""
+
+    def _open(self) -> Any:
+        """Called in the thread that owns the engine."""
+        return open_engine(self._options)
 
     async def pointer(self) -> Any:
         """Waits for the opened engine and returns its pointer. Raises EngineError, whose message is for the user."""
@@ -61,6 +72,8 @@ class EngineLoader:
             done, _ = await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
             if done:
                 return opening.result()
+            if self.download.is_running:
+                continue  # the download reports its progress itself
             seconds = round(time.monotonic() - started)
             log.info("loading the model", extra=fields(model=self._options.model, seconds=seconds))
 
@@ -77,6 +90,21 @@ class DaemonEngineLoader(EngineLoader):
         self._config = config
         self._names = [*filter(None, [options.table_name]), *(options.dead_table_names or "").split()]
         self._has_names = False
+        log_lines = logging.getLogger("llmd.models").info
+        self.download = Download(DownloadDisplay(log_lines, has_bar=None if config.log_format == "text" else False))
+
+    def _open(self) -> Any:
+        try:
+            path = find_model(self._options.model, self._free_bytes, self.download)
+        except ModelError as error:
+            raise EngineError(str(error), "model") from None
+        finally:
+            self.download.is_running = False
+        self._options = replace(self._options, model=path)
+        return super()._open()
+
+    def _free_bytes(self) -> int | None:
+        return None if self._options.allow_oversize else memory.free_bytes(with_gpu=self._options.n_gpu_layers != 0)
 
     def _prepare(self) -> None:
         if self._options.dead_table_names:

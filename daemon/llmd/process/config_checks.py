@@ -37,11 +37,11 @@ def remarks(config: Config) -> list[str]:
     ]
 
 
-_CGROUP_MOUNT = Path("/sys/fs/cgroup")
-_CGROUP_SELF = Path("/proc/self/cgroup")
+CGROUP_MOUNT = Path("/sys/fs/cgroup")
+CGROUP_SELF = Path("/proc/self/cgroup")
 
 
-def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
+def n_processors(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> int:
     """Returns the number of processors that this process can use. This is the number of processors in its affinity
     mask, or the smallest CPU quota of its control groups (version 2), whichever is smaller. libllm computes the same
     number (machine/cgroup.h).
@@ -49,17 +49,22 @@ def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
-def _quotas(mount: Path, own: Path) -> list[int]:
-    """Returns the CPU quotas of this process's control group and of all groups above that group. A quota is a number of
-    processors, rounded up. A group is left out if it has no quota, or if its quota cannot be read.
-    """
+def cgroups(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> list[Path]:
+    """Returns the folders of this process's control group (version 2) and of all groups above that group."""
     group = PurePosixPath("/")
     with suppress(OSError):
         named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]
         group = PurePosixPath(named[0]) if named and "/.." not in named[0] else group
+    return [mount / level.relative_to("/") for level in (group, *group.parents)]
+
+
+def _quotas(mount: Path, own: Path) -> list[int]:
+    """Returns the CPU quotas of this process's control group and of all groups above that group. A quota is a number of
+    processors, rounded up. A group is left out if it has no quota, or if its quota cannot be read.
+    """
     found = []
-    for level in (group, *group.parents):
+    for group in cgroups(mount, own):
         with suppress(OSError, ValueError):  # ValueError: the file says "max", which means no quota
-            quota, period = map(int, (mount / level.relative_to("/") / "cpu.max").read_text().split())
+            quota, period = map(int, (group / "cpu.max").read_text().split())
             found.append(math.ceil(quota / period))
     return found

@@ -69,9 +69,10 @@ class Config:
     """The values of all options."""
 
     # fmt: off
-    model: str = _model(str(EMBEDDED_MODEL), model, "PATH",
-        "GGUF file to serve, or a simulated model for tests: sim:dense, sim:window, sim:recurrent, sim:hybrid, "
-        "sim:none,embed=N (default: the model that comes with llmd)")
+    model: str = _model(str(EMBEDDED_MODEL), model, "MODEL",
+        "model to serve: the path of a GGUF file, or OWNER/NAME[:QUANTIZATION], which llmd downloads from "
+        "huggingface.co if it is not in the cache, or a simulated model for tests: sim:dense, sim:window, "
+        "sim:recurrent, sim:hybrid, sim:none,embed=N (default: the model that comes with llmd)")
     model_id: str = _model("", text("a name"), "NAME", "name of the model in answers (default: the model's own name)")
     chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
     host: str = _server("127.0.0.1", text("an address"), "ADDRESS",

@@ -50,6 +50,10 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmd model.gguf --ctx-size 16384", "serve a model with a context of 16384 tokens"),
+        (
+            "llmd Qwen/Qwen3-8B-GGUF:Q4_K_M",
+            "download a model from huggingface.co, unless it is in the cache, and serve it",
+        ),
         ("llmd --model model.gguf --max-sessions 32", "keep 32 sessions in the model's memory instead of 8"),
         ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines connect with a key"),
         ("llmd --config /etc/llmd/llmd.toml", "read options from a file: llmd.toml(5)"),
@@ -69,6 +73,10 @@ ENVIRONMENT = Section(
         ("LLMD_NAME", "sets the option of that name: LLMD_CTX_SIZE sets --ctx-size"),
         ("XDG_RUNTIME_DIR", "the default unix socket is llmd/llmd.sock in this directory; --socket sets another path"),
         ("XDG_STATE_HOME", "the default state directory is llmd in this directory; --state-dir sets another path"),
+        ("HF_HOME", "directory of downloaded models, instead of ~/.cache/huggingface"),
+        ("HF_TOKEN", "token for private and gated models of huggingface.co"),
+        ("HF_ENDPOINT", "another hub, instead of https://huggingface.co"),
+        ("HF_HUB_OFFLINE", "1: never download a model, and use only the cache"),
     ),
 )
 

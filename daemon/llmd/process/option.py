@@ -126,7 +126,7 @@ origins = ValueKind(
     _origins,
     "SCHEME://HOST or SCHEME://HOST:PORT without path, pattern or default port, separated by commas; * allows all",
 )
-model = ValueKind(lambda value: os.path.expanduser(_text(value)), "a path or sim:CLASS")
+model = ValueKind(lambda value: os.path.expanduser(_text(value)), "a path, OWNER/NAME[:QUANTIZATION] or sim:CLASS")
 path = ValueKind(_path, "a path")
 path_or_none = ValueKind(lambda value: None if value in ("", NO_PATH) else _path(value), "a path, or none")
 

@@ -1,4 +1,6 @@
-"""Measures how much of the model is loaded, and whether the decode thread makes progress, for /ready and systemd."""
+"""Measures how much of the model is downloaded and loaded, and whether the decode thread makes progress, for /ready and
+systemd.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,53 @@ class Heartbeat:
         return self._clock() - self._since
 
 
-# --- loading the model ------------------------------------------------------------------------------------------------
+# --- downloading and loading the model --------------------------------------------------------------------------------
+
+
+class Download:
+    """Progress of a download. Written by the thread that downloads, and read by any thread."""
+
+    def __init__(self, on_change: Callable[[Download], None] | None = None) -> None:
+        self.name = ""
+        self.n_bytes = 0
+        """Bytes that are on this machine. They include bytes of an earlier download."""
+        self.n_bytes_total = 0
+        self.is_checking = False
+        self.is_running = False
+        self.on_change = on_change
+        """Called after each change, in the thread that downloads."""
+
+    def begin(self, name: str, n_bytes_total: int) -> None:
+        self.name, self.n_bytes, self.n_bytes_total, self.is_running = name, 0, n_bytes_total, True
+        self._changed()
+
+    def add(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        self._changed()
+
+    def end(self) -> None:
+        self.is_running = False
+        self._changed()
+
+    def percent(self) -> int:
+        return min(100, 100 * self.n_bytes // self.n_bytes_total) if self.n_bytes_total else 0
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change(self)
 
 
 class Loading:
     """Measures how much of the model is loaded, and for how long it has been loading."""
 
-    def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        per_mille: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+        download: Download | None = None,
+    ) -> None:
         self.per_mille = per_mille
+        self.download = download or Download()
         self._clock = clock
         self._since = clock()
 
@@ -54,8 +95,19 @@ class Loading:
 
     def retry_after_s(self) -> int:
         """Returns after how many seconds a client should try again, which is the remaining time of loading, within
-        fixed limits. The remaining time is estimated from how long the part that is loaded has taken.
+        fixed limits. The remaining time is estimated from how long the part that is loaded has taken. A download takes
+        longer than these limits.
         """
+        if self.download.is_running:
+            return limits.LOAD_RETRY_AFTER_S_MAX
         per_mille = self.per_mille()
         left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)
+
+    def progress(self, model: str) -> tuple[int, str]:
+        """Returns a number that grows with the progress, and the status line for systemd."""
+        one, per_mille = self.download, self.per_mille()
+        status = f"Loading {model}: {per_mille // 10} %"
+        if one.is_running:
+            status = f"Downloading {one.name}: {one.percent()} %"
+        return one.n_bytes + per_mille, status

@@ -11,10 +11,11 @@ from aiohttp import web
 
 from ... import __version__
 from ...core import limits
+from ...models.names import is_hub_name
 from ..body import respond
 from ..context import STATE, State
 from ..metrics import CONTENT_TYPE
-from .wire import Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
+from .wire import DownloadProgress, Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
 
 _LOADING = HealthErrorEnvelope(HealthError(503, "Loading model", "unavailable_error"))
 
@@ -53,17 +54,23 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Returns the answer of /ready while the model loads. If --model-id is not set, the model is named after its file,
-    because the name inside the file is not known yet.
+    """Returns the answer of /ready while the model is downloaded or loads. If --model-id is not set, the model has its
+    name on the hub or the name of its file, because the name inside the file is not known yet.
     """
+    one = state.loading.download
     return Readiness(
         status="stopping" if state.is_stopping else "loading",
-        model=state.config.model_id or os.path.basename(state.config.model),
+        model=state.config.model_id or _file_name(state.config.model),
         requests=0,
         seconds_without_progress=0.0,
         loaded_per_mille=state.loading.per_mille(),
         seconds_loading=round(state.loading.seconds(), 3),
+        download=DownloadProgress(one.name, one.n_bytes, one.n_bytes_total) if one.is_running else None,
     )
+
+
+def _file_name(model: str) -> str:
+    return model if is_hub_name(model) else os.path.basename(model)
 
 
 async def ready(request: web.Request) -> web.Response:

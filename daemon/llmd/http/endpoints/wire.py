@@ -376,9 +376,16 @@ class HealthErrorEnvelope(msgspec.Struct, frozen=True):
     error: HealthError
 
 
+class DownloadProgress(msgspec.Struct, frozen=True):
+    name: str
+    bytes: int
+    """Bytes of the model that are on this machine."""
+    total_bytes: int
+
+
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether the daemon can serve requests. The status `loading` means that the model is being loaded. The status
-    `stalled` means that the decode thread has been in the same step for `seconds_without_progress`.
+    """Whether the daemon can serve requests. The status `loading` means that the model is being downloaded or loaded.
+    The status `stalled` means that the decode thread has been in the same step for `seconds_without_progress`.
     """
 
     status: Literal["loading", "ready", "stalled", "stopping"]
@@ -388,4 +395,6 @@ class Readiness(msgspec.Struct, frozen=True):
     loaded_per_mille: int = 1000
     """How much of the model has been loaded, in thousandths."""
     seconds_loading: float | None = None
-    """Seconds since the model began to load. null if the model is loaded."""
+    """Seconds since the start of llmd. null if the model is loaded."""
+    download: DownloadProgress | None = None
+    """The running download of the model. null if nothing is being downloaded."""

@@ -1,0 +1,352 @@
+"""Lists and downloads the files of a repository with huggingface_hub, which knows the cache folder, the tokens and the
+environment variables (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, ...). The only module that imports that library.
+
+huggingface_hub deletes a download that was interrupted. So this module downloads to blobs/ETAG.incomplete in the
+library's cache folder by itself, with the library's function that can resume, and lets the library add the complete
+file to its cache.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from huggingface_hub import (
+    CacheNotFound,
+    HfApi,
+    constants,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    scan_cache_dir,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+from huggingface_hub.file_download import http_get, repo_folder_name
+from huggingface_hub.utils import build_hf_headers, disable_progress_bars  # type: ignore[attr-defined]
+
+from ..process.progress import Download
+from .choice import RepositoryFile, gib
+from .errors import ModelError
+from .gguf_header import read_header
+from .names import HubName
+
+log = logging.getLogger("llmd.models")
+
+_TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
+"""The base of all errors of the library's HTTP client, whose package differs between versions of huggingface_hub."""
+_ETAG = re.compile(r"[\w-]+")
+_LIST_S = 30.0
+_HEAD_S = 30.0
+
+disable_progress_bars()
+logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are about retries
+# The library loses the last chunk of an interrupted download: 10 MiB by default.
+constants.DOWNLOAD_CHUNK_SIZE = 1 << 20
+# Otherwise the library asks the hub for a list of agents, and reports which of them runs this process.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    commit: str
+    files: tuple[RepositoryFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a repository that are in the cache, at one commit."""
+
+    repository: str
+    folder: Path
+    refs: frozenset[str]
+    modified_s: float
+    files: tuple[RepositoryFile, ...]
+
+
+def cache_folder() -> Path:
+    return Path(constants.HF_HUB_CACHE)
+
+
+def endpoint() -> str:
+    return constants.ENDPOINT.partition("://")[2] or constants.ENDPOINT
+
+
+# --- the cache --------------------------------------------------------------------------------------------------------
+
+
+def snapshots(repository: str | None = None) -> list[Snapshot]:
+    """Returns the cached commits of this repository, or of all repositories, the newest first. Uses no network."""
+    try:
+        repositories = scan_cache_dir().repos
+    except (CacheNotFound, ValueError, OSError):
+        return []
+    found = [
+        Snapshot(
+            one.repo_id,
+            revision.snapshot_path,
+            revision.refs,
+            revision.last_modified,
+            tuple(
+                RepositoryFile(file.file_path.relative_to(revision.snapshot_path).as_posix(), file.size_on_disk)
+                for file in revision.files
+                if file.file_name.endswith(".gguf")
+            ),
+        )
+        for one in repositories
+        if one.repo_type == "model" and repository in (None, one.repo_id)
+        for revision in one.revisions
+    ]
+    return sorted(found, key=lambda one: (one.repository, "main" not in one.refs, -one.modified_s))
+
+
+def remove(files: Sequence[Path]) -> None:
+    """Removes cached files, and their contents unless another cached file has the same."""
+    blobs = {file.resolve() for file in files}
+    for file in files:
+        file.unlink(missing_ok=True)
+    still_used = {one.folder / file.path for one in snapshots() for file in one.files}
+    for blob in blobs - {path.resolve() for path in still_used}:
+        blob.unlink(missing_ok=True)
+
+
+# --- the hub ----------------------------------------------------------------------------------------------------------
+
+
+def list_files(name: HubName) -> Listing:
+    """Asks the hub for the files of the repository. Raises ModelError."""
+    with _explained(name):
+        found = HfApi().model_info(name.repository, revision=name.revision, files_metadata=True, timeout=_LIST_S)
+        files = tuple(
+            RepositoryFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs is not None else None)
+            for one in found.siblings or ()
+        )
+        return Listing(found.sha or name.revision, files)
+
+
+def download(name: HubName, listing: Listing, files: Sequence[RepositoryFile], progress: Download) -> Path:
+    """Downloads the files that are not in the cache, and returns the path of the first one. Raises ModelError."""
+    progress.begin(str(name), sum(file.n_bytes for file in files))
+    with _explained(name):
+        _check_space(sum(file.n_bytes for file in files if _cached(name, listing, file) is None))
+        paths = [_fetch(name, listing, file, progress) for file in files]
+        _write_ref(name, listing.commit)
+    progress.end()
+    return paths[0]
+
+
+def _cached(name: HubName, listing: Listing, file: RepositoryFile) -> Path | None:
+    found = try_to_load_from_cache(name.repository, file.path, revision=listing.commit)
+    return Path(found) if isinstance(found, str) and os.path.getsize(found) == file.n_bytes else None
+
+
+def _fetch(name: HubName, listing: Listing, file: RepositoryFile, progress: Download) -> Path:
+    cached = _cached(name, listing, file)
+    if cached is not None:
+        progress.add(file.n_bytes)
+        return cached
+    url = hf_hub_url(name.repository, file.path, revision=listing.commit)
+    found = get_hf_file_metadata(url, timeout=_HEAD_S)
+    if found.etag is None or not _ETAG.fullmatch(found.etag):
+        raise ModelError(f"{endpoint()} answers without an ETag: check HF_ENDPOINT and the proxy")
+    blob = _repository_folder(name) / "blobs" / found.etag
+    is_too_large = file.n_bytes > constants.MAX_HTTP_DOWNLOAD_SIZE  # only the library's Xet client can download it
+    if not blob.exists() and not is_too_large:
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        _download_blob(url, blob, file, progress)
+    else:
+        progress.add(file.n_bytes)
+    return Path(hf_hub_download(name.repository, file.path, revision=listing.commit))
+
+
+def _download_blob(url: str, blob: Path, file: RepositoryFile, progress: Download) -> None:
+    """Downloads the file's content to `blob`. Continues an interrupted download. If another process is downloading the
+    same file, waits for it.
+    """
+    partial = blob.with_name(f"{blob.name}.incomplete")
+    while not blob.exists():
+        with open(partial, "ab") as content:
+            if not _lock(content, file):
+                continue
+            n_before = progress.n_bytes
+            _download_rest(url, content, file, progress)
+            _check_content(partial, file, progress)
+            partial.replace(blob)
+            progress.n_bytes = n_before + file.n_bytes
+
+
+def _lock(content: BinaryIO, file: RepositoryFile) -> bool:
+    """Locks the partial file. Returns False if the file was completed or removed by another process meanwhile."""
+    try:
+        fcntl.flock(content, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("waiting: another process downloads %s", file.path)
+        fcntl.flock(content, fcntl.LOCK_EX)
+    try:
+        return os.path.samestat(os.fstat(content.fileno()), os.stat(content.name))
+    except FileNotFoundError:
+        return False
+
+
+def _download_rest(url: str, content: BinaryIO, file: RepositoryFile, progress: Download) -> None:
+    """Downloads the part that is missing. If the connection breaks, continues as long as each try brings more."""
+    has = content.seek(0, os.SEEK_END)
+    if has > file.n_bytes:
+        has = content.truncate(0)
+    if has:
+        log.info("resuming %s after %s of %s", file.path, gib(has), gib(file.n_bytes))
+    progress.add(has)
+    while has < file.n_bytes:
+        try:
+            http_get(
+                url,
+                content,
+                resume_size=has,
+                headers=build_hf_headers(),
+                expected_size=file.n_bytes,
+                tqdm_class=_meter(progress),
+            )
+        except (HfHubHTTPError, ModelError):
+            raise
+        except (_TRANSPORT_ERROR, OSError) as error:
+            content.flush()
+            had, has = has, content.seek(0, os.SEEK_END)
+            if has <= had or getattr(error, "errno", None) is not None:
+                raise
+        else:
+            has = content.seek(0, os.SEEK_END)
+
+
+def _meter(progress: Download) -> type:
+    class Meter:
+        """Stands in for a progress bar of tqdm."""
+
+        def __init__(self, **_: object) -> None: ...
+
+        def __enter__(self) -> Meter:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def update(self, n: int) -> None:
+            progress.add(n)
+
+    return Meter
+
+
+def _check_content(partial: Path, file: RepositoryFile, progress: Download) -> None:
+    """Checks the hash, if the hub states one, and the header. Removes a file that fails, because a resumed download
+    could never become right.
+    """
+    progress.is_checking = True
+    with partial.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    progress.is_checking = False
+    if file.sha256 not in (None, digest):
+        partial.unlink()
+        raise ModelError(
+            f"the content of {file.path} has another SHA-256 than {endpoint()} states, and was deleted: start the "
+            "download again"
+        )
+    try:
+        read_header(partial)
+    except ModelError:
+        partial.unlink()
+        raise ModelError(f"{file.path} is not a GGUF file, and was deleted: choose another file") from None
+
+
+def _repository_folder(name: HubName) -> Path:
+    return cache_folder() / repo_folder_name(repo_id=name.repository, repo_type="model")
+
+
+def _write_ref(name: HubName, commit: str) -> None:
+    """Notes which commit the branch has, so that other programs find the files without the network, too."""
+    if name.revision == commit:
+        return
+    path = _repository_folder(name) / "refs" / name.revision
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.write_text(commit)
+    new.replace(path)
+
+
+def _check_space(n_bytes: int) -> None:
+    folder = next(one for one in (cache_folder(), *cache_folder().parents) if one.exists())
+    free = shutil.disk_usage(folder).free
+    if n_bytes > free:
+        raise ModelError(
+            f"the disk has {gib(free)} free in {folder}, and the download needs {gib(n_bytes)}: free some space, or "
+            "set HF_HOME to a folder on another disk"
+        )
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _explained(name: HubName) -> Iterator[None]:
+    """Converts errors of the library to ModelError."""
+    try:
+        yield
+    except OfflineModeIsEnabled:
+        raise ModelError("the model is not in the cache, and HF_HUB_OFFLINE forbids to download it: unset it") from None
+    except HfHubHTTPError as error:
+        raise ModelError(_refusal(name, error)) from None
+    except OSError as error:
+        raise ModelError(_disk_trouble(error)) from None
+    except _TRANSPORT_ERROR as error:
+        raise ModelError(_unreachable(error)) from None
+    except ValueError as error:
+        raise ModelError(f"the library refuses the name: {_one_line(error)}") from None
+
+
+def _refusal(name: HubName, error: HfHubHTTPError) -> str:
+    status, hub = error.response.status_code, endpoint()
+    if isinstance(error, GatedRepoError):
+        where = f"{constants.ENDPOINT}/{name.repository}"
+        if status == 401:
+            return f"the repository is gated: accept its conditions at {where}, and set HF_TOKEN or run hf auth login"
+        return f"the repository is gated, and your account has no access yet: ask for it at {where}"
+    if isinstance(error, RepositoryNotFoundError) or status == 404:
+        what = "repository" if name.revision == "main" else f"revision {name.revision} of the repository"
+        return f"{hub} has no such {what}: check the spelling, or set HF_TOKEN if it is private"
+    if status == 401:
+        return f"{hub} refuses the token: renew HF_TOKEN, or run hf auth login again"
+    if status == 403:
+        return f"{hub} denies access: use a token that may read the repository (HF_TOKEN)"
+    if status == 429:
+        return f"{hub} refuses more requests for now: wait some minutes, or set HF_TOKEN"
+    return f"{hub} answered with HTTP status {status}: try again later"
+
+
+def _disk_trouble(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk of {cache_folder()} is full: free some space, or set HF_HOME to a folder on another disk; the "
+            "next start continues the download"
+        )
+    if error.errno is not None:
+        where = error.filename or cache_folder()
+        return f"cannot write to the cache: {where}: {error.strerror}; set HF_HOME to another folder"
+    return _unreachable(error)
+
+
+def _unreachable(error: Exception) -> str:
+    return (
+        f"cannot download from {endpoint()} ({_one_line(error)}): check the network; the next start continues the "
+        "download"
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
