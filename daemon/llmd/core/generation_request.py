@@ -184,7 +184,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     includes_stop: bool = False
     """Whether the answer includes the stop string that ended the answer."""
     ignore_end: bool = False
-    """Whether the model's end tokens are ignored, so that the answer ends only at its maximum length."""
+    """Whether the model cannot choose its end tokens. The answer then ends at its maximum length, or at a stop string
+    or stop token of the request.
+    """
     n_logprobs: int | None = None
     """Number of most likely tokens to report with each chosen token. None if no log probabilities are reported."""
     returns_tokens: bool = False

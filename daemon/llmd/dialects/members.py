@@ -31,7 +31,10 @@ Stop = Annotated[
         maxItems=limits.STOP_STRINGS_MAX,
     ),
 ]
-IgnoreEos = Annotated[bool | None, note("true: the model cannot end the answer; it ends at its maximum length.")]
+IgnoreEos = Annotated[
+    bool | None,
+    note("true: the model never ends the answer. The answer ends at its maximum length, or at a stop text."),
+]
 CachePrompt = Annotated[bool | None, note("false: prefill the whole prompt, without reuse of the session's state.")]
 ParallelToolCalls = Annotated[
     bool | None, note("false: at most one tool call in an answer. Default: the template decides.")

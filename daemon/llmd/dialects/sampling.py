@@ -50,8 +50,8 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
     dry_sequence_breakers: Annotated[
         list[str] | None,
         note(
-            f"Up to {limits.DRY_BREAKERS_MAX} texts that end a repetition for the DRY sampler. Default: newline, "
-            "colon, quote, asterisk.",
+            f"Up to {limits.DRY_BREAKERS_MAX} texts across which the DRY sampler does not look for repetitions. "
+            "Default: newline, colon, quote, asterisk.",
             maxItems=limits.DRY_BREAKERS_MAX,
         ),
     ] = None

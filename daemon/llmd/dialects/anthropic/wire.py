@@ -137,13 +137,13 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks "
         "of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
         f"parts; each part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User messages "
-        "and tool results: search_result, and document with a source of type text or content. System messages: "
-        "tool_addition, tool_removal and the member clear_at. Assistant messages: compaction, whose text is a part of "
-        "the message. Ignored are redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, "
-        "and output_config in a system message. Images and other documents are refused in the newest user message; "
-        f"in earlier user messages, they are replaced by {NOT_SHOWN}. If the last message is the assistant's, the "
-        "answer continues it. llmd leaves out texts such as (no content), which some clients write instead of an "
-        "empty answer.",
+        "and tool results can have search_result, and document with a source of type text or content. System messages "
+        "can have tool_addition, tool_removal and the member clear_at. Assistant messages can have compaction, whose "
+        "text becomes a part of the message. llmd ignores redacted_thinking, fallback, mcp_tool_listing, "
+        "server_tool_use and its results, and output_config in a system message. Images and other documents are "
+        "refused in the newest user message; in earlier user messages, they are replaced by "
+        f"{NOT_SHOWN}. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
+        "(no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     system: Annotated[str | list[InputBlock] | None, note(
         "A text, or blocks of text. llmd leaves out a first line x-anthropic-billing-header, because the line "

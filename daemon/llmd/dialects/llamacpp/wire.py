@@ -69,7 +69,11 @@ class InfillRequest(NativeGeneration, frozen=True, kw_only=True):
         "Texts from other files, the most important text last. If not all of them fit, llmd leaves out the first ones.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     prompt: Annotated[
-        str, note("The beginning of the text between input_prefix and input_suffix.", limits.JSON_TEXT_BYTES_MAX)
+        str,
+        note(
+            "The beginning of the text between input_prefix and input_suffix. The answer continues it.",
+            limits.JSON_TEXT_BYTES_MAX,
+        ),
     ] = ""
 
 

@@ -76,9 +76,7 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = None
     format: Annotated[Literal["", "json"] | dict[str, Any] | None, note(
         "Output format of the answer: json, or a JSON schema.")] = None  # fmt: skip
-    options: Annotated[
-        Options | None, note("Sampling parameters and num_predict; the members are in the rows of `options`.")
-    ] = None
+    options: Annotated[Options | None, note("The sampling parameters, num_predict and stop.")] = None
     think: Annotated[bool | Literal["low", "medium", "high", "max"] | None, note(
         "true, false, low, medium, high or max (the same as high): sets the template variables enable_thinking and "
         "reasoning_effort.")
