@@ -1,4 +1,4 @@
-"""One long prompt, or two at once, arrive while four streams run: gaps of the streams, first token of the prompts.
+"""One or two long prompts arrive while four streams run: gaps of the streams, time to first token of the prompts.
 
 A gap is the time between two texts of a stream. A step is the median gap of the four streams while no other request
 runs. "longest gap" is the median of the longest gaps of the four streams. The median is used because a single stream

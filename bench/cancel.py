@@ -32,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"hanging up {options.after} ms into {options.prompt} tokens of prompt, or of decode"
+    return f"the client disconnects {options.after} ms after it has sent {options.prompt} tokens, or a short prompt"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:

@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"start, idle, {SESSIONS} sessions of {SESSION_TOKENS} tokens, {_parked(options)} of {PARKED_TOKENS}"
+    return f"start, idle, {SESSIONS} sessions of {SESSION_TOKENS} tokens, {_parked(options)} parked of {PARKED_TOKENS}"
 
 
 def _parked(options: argparse.Namespace) -> int:

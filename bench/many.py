@@ -1,10 +1,10 @@
-"""Many streams at once: in new sessions, in every second of the warm sessions, and after other streams.
+"""Many streams at once: in new sessions, in every other warm session, and after other streams.
 
 Measures decode after a prompt of 64 tokens: the tokens per second of all streams together and of each stream, the gaps
 between tokens, and the time until the last of the streams has its first token. The tokens per second of all streams are
 counted from the first text of any stream. Every server runs one turn before the measured turns. After each turn, the
-sessions of the turn are deleted, so that every turn finds the same slots. Streams in every second slot ("staggered")
-are compared with streams in neighboring slots, in sessions that are equally warm.
+sessions of the turn are deleted, so that every turn finds the same slots. Streams in every other slot ("staggered") are
+compared with streams in neighboring slots, in sessions that are equally warm.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], opti
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
-    """Measures streams in every second slot of each server. Each turn of llmd comes right before or after a turn of a
-    second llmd, whose streams are in neighboring slots. So both run under the same load of the machine.
+    """Measures streams in every other slot of each server. Each turn of llmd comes right before or after a turn of a
+    second llmd, whose streams are in neighboring slots. So both run while other programs use the machine equally.
     """
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):

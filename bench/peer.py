@@ -29,7 +29,7 @@ def directory() -> Path | None:
 
 
 def advice() -> str:
-    return "there is no llama-server to compare with: ./build.sh peer builds it (7 minutes on two cores, once)"
+    return "llama.cpp's own programs are not built; ./build.sh peer builds them (7 minutes on two cores, once)"
 
 
 def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{options.turns} turns behind {options.system} words of a system prompt, then an orderly stop"
+    return f"{options.turns} turns after a system prompt of {options.system} words, then an orderly stop"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:

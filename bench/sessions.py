@@ -1,4 +1,4 @@
-"""Interleaved conversations: how many tokens a request prefills, how many it must prefill, and its first token.
+"""Interleaved conversations: tokens that a request prefills and must prefill, and its time to first token.
 
 The conversations take turns. If there are more conversations than slots, sessions leave the model's memory between
 their turns. llama-server has the same number of slots, and gets the same requests, each right after llmd.

@@ -15,7 +15,7 @@ from .report import OURS
 SLOTS = 8
 """The number of slots for named sessions that llmd has by default."""
 CTX_DEFAULT = 8192
-"""By default, llmd has memory for sessions of this many tokens in all slots at once. A single session can hold more
+"""With llmd's default options, sessions of this many tokens fit into all slots at once. A single session can hold more
 tokens.
 """
 PEER = "llama-server"
@@ -48,7 +48,7 @@ def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[S
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """Returns the servers with their names, in reverse order in every second turn, so that no server is always the
+    """Returns the servers with their names, in reverse order in every other turn, so that no server is always the
     first.
     """
     order = list(sides.items())

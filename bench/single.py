@@ -1,4 +1,4 @@
-"""One stream after short and long prompts: first token, prefill and decode, next to llama-server and llama-bench.
+"""One stream after prompts of many lengths: time to first token, prefill, decode; also of llama-server, llama-bench.
 
 The tokens are decoded after the prompt, so their depth is the length of the prompt. llama-bench runs llama.cpp without
 a server. "beside the model's steps" is the overhead of llmd: the part of a request's time in which no step of the model
