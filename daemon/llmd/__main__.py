@@ -352,7 +352,7 @@ def _warn_of_host_weights(state: State) -> None:
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(
-            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with those, which is slow",
+            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with them, which is slow",
             info.host_bytes / 2**30,
             info.model_bytes / 2**30,
         )

@@ -1,8 +1,8 @@
 """Updates the answers and turns that the daemon remembers for a session when the engine changes the session.
 
 The engine reports the changes of sessions in the order in which they happen. So the remembered answers and turns of a
-session name never belong to an earlier session of the same name. The engine also reports a change whose client has
-disconnected. Owned by the event loop.
+session name never belong to an earlier session of the same name. A change is also reported if the client that requested
+it has disconnected. Owned by the event loop.
 """
 
 from __future__ import annotations

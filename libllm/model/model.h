@@ -139,8 +139,8 @@ typedef struct model_ops {
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences share cells (info.shares_cells). Otherwise the caller saves src and loads the saved state
-     * into dst, so that the bytes of the copy are accounted for. */
+     * called if sequences share cells (info.shares_cells). If they do not, a copy takes memory of its own: the caller
+     * saves src and loads the saved state into dst, because saved states are counted in the limits on memory. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);

@@ -124,8 +124,8 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Holds a lock while the block runs, so that only one llmctl at a time changes files. A change takes milliseconds.
-    Reading needs no lock, because a new file is complete before it gets its final name.
+    """Holds a lock while the `with` block runs, so that only one llmctl at a time changes files. A change takes
+    milliseconds. Reading needs no lock, because a new file is complete before it gets its final name.
     """
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)

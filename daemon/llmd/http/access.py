@@ -369,9 +369,9 @@ def _is_own_name(name: str) -> bool:
 
 
 def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
-    """Returns whether the answer needs CORS headers. It does if the request comes from a web page of another site, and
-    `allowed` has that site. It does not if the request comes from no web page, or from a page of this server. Raises
-    ApiError if the page's site is not allowed.
+    """Returns True if the request comes from a web page of another site that `allowed` contains: the answer then needs
+    CORS headers. Returns False if the request comes from no web page, or from a page of this server. Raises ApiError if
+    the page's site is not allowed.
     """
     if origin is None:
         return False

@@ -122,7 +122,7 @@ async def render_only(
     needs_text: bool = False,
 ) -> Prompt:
     """Renders a conversation as a prompt without generating an answer, and changes no session. `has_to_fit` and
-    `needs_text` are arguments of pipeline.prompt.rendered. Must be awaited within `in_time`.
+    `needs_text` are passed on to pipeline.prompt.rendered. Must be awaited within `in_time`.
     """
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)

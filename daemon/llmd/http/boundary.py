@@ -298,7 +298,7 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns the fields of the log line about the generations of a request, which are several if n is above 1. All
+    """Returns the fields of the log line about the generations of a request. (There are several if n is above 1.) All
     fields are those of the first generation, except `generated_tokens`, which counts the tokens of all of them.
     """
     first = generations[0]

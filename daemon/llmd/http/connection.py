@@ -156,7 +156,7 @@ class Connection(web.RequestHandler):
     # --- error answers without a handler -----------------------------------------------------------------------------
 
     def _refuse(self, error: ApiError) -> None:
-        """Answers an error to a request whose head is not complete, and closes the connection."""
+        """Sends an error answer to a request whose head is not complete, and closes the connection."""
         self._refusal = error
         super().data_received(INVALID_HTTP)
 

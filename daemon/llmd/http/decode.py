@@ -109,8 +109,8 @@ def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
 
 
 def _tagged(structs: list[type[msgspec.Struct]], members: dict[str, msgspec.Raw], path: str) -> type[msgspec.Struct]:
-    """Returns the one of `structs` as which the object must be decoded. Several structs are distinguished by a tag,
-    which is a member such as `type`.
+    """Returns the struct as which the object must be decoded. If there are several `structs`, a member such as `type`
+    (the tag) says which one.
     """
     name = structs[0].__struct_config__.tag_field
     if name is None:

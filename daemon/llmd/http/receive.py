@@ -51,13 +51,13 @@ class Bodies:
         most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
         if self.n_bytes + n_bytes > most:
             raise ApiError(
-                "overloaded", f"The server is receiving request bodies of {most} bytes, the limit. Try again later."
+                "overloaded", f"The server is receiving bodies of {most} bytes together, the limit. Try again later."
             )
         share = share_of(most, n_owners)
         if others and self._of_owner[owner] + n_bytes > share:
             raise ApiError(
                 "overloaded",
-                f"The server is receiving request bodies of {self._of_owner[owner]} bytes from you, whose share is "
+                f"The server is receiving bodies of {self._of_owner[owner]} bytes together from you, and your share is "
                 f"{share} bytes. Try again later.",
             )
         self._add(owner, n_bytes)

@@ -21,7 +21,7 @@ def check(config: Config) -> None:
     if config.max_sessions + config.scratch_sessions > SLOTS_MAX:
         raise ConfigError(
             f"--max-sessions {config.max_sessions} and --scratch-sessions {config.scratch_sessions} "
-            f"are more than {SLOTS_MAX} together, the limit; choose smaller numbers"
+            f"add up to more than the limit, {SLOTS_MAX}; choose smaller numbers"
         )
 
 

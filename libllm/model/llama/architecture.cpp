@@ -13,8 +13,8 @@ struct special {
     const char *models;       /* the name that people know */
     const char *memory;       /* llama.cpp's class of its memory (llama_model::create_memory) */
     bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
-    bool needs_streams;       /* sequences need separate streams: in one pool of cells the model attends to all tokens,
-                               * for which it was not trained */
+    bool needs_streams;       /* each sequence needs its own stream: if sequences share one pool of cells, the model
+                               * attends to all tokens instead of a selection, for which it was not trained */
 };
 
 /* Architectures with an unusual class of memory in llama.cpp. (All other architectures use one of five classes.) Each

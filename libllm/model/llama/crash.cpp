@@ -104,7 +104,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
-    is_opening = true; /* set last: if a line above throws, the destructor, which resets it, does not run */
+    is_opening = true; /* set last: if a line above throws, the destructor does not run and would not reset the flag */
 }
 
 model_llama_opening::~model_llama_opening()

@@ -21,7 +21,7 @@ constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --
 constexpr uint32_t TOKENS_MIN = 512;      /* a text may have so many tokens, even if the limits below allow fewer */
 constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
-constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of all logits, if each token has logits */
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of the logits of one step, if each token has logits */
 
 struct batch {
     explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
@@ -118,8 +118,8 @@ llama_context_params context_params(const model_llama *m)
 {
     llama_context_params p = llama_context_default_params();
     const bool stepwise = is_stepwise(m);
-    p.n_ctx = model_llama_padded(m->info.n_embedding_tokens); /* padded, because llama.cpp divides the context equally
-                                                               * among TEXTS_MAX texts */
+    p.n_ctx = model_llama_padded(m->info.n_embedding_tokens); /* padded, so that llama.cpp can divide the context into
+                                                               * TEXTS_MAX equal parts */
     p.n_batch = stepwise ? std::min(STEP_TOKENS, p.n_ctx) : p.n_ctx;
     p.n_ubatch = p.n_batch;
     p.n_seq_max = TEXTS_MAX;

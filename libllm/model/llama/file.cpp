@@ -170,7 +170,7 @@ std::string take_string(source &from, uint64_t n_max, const char *what)
 
 /* ---- the keys of a header ---------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a number of this type, or 0 if the type is not a number. */
+/* Returns how many bytes a number of this type has, or 0 if the type is not a number. */
 size_t bytes_of(uint32_t type)
 {
     switch (type) {
@@ -332,8 +332,8 @@ tensor take_tensor(source &from)
     return out;
 }
 
-/* Reads the descriptions of the tensors. The tensors must follow each other, aligned and without gaps. Returns the end
- * of the last tensor, counted from the beginning of the weights. */
+/* Reads the descriptions of the tensors. The tensors must follow each other, aligned and without gaps. Returns the
+ * position at which the last tensor ends, counted from the beginning of the weights. */
 uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 {
     std::unordered_set<std::string> names;

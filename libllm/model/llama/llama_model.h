@@ -98,7 +98,7 @@ struct model_llama_embedder {
     std::mutex turn;                  /* the thread that uses the context holds this lock */
     llama_context *context = nullptr; /* NULL until the first use, unless the model only computes embeddings */
     model_llama_threads threads;
-    const int32_t *cancel_flag = nullptr; /* flag of the call that holds `turn` (llm_embed) */
+    const int32_t *cancel_flag = nullptr; /* cancel flag (llm_embed) of the call that holds `turn` */
     int pooling = 0;                      /* llama_pooling_type, which never changes */
 };
 
@@ -187,7 +187,7 @@ struct model_llama final : model {
     const llama_vocab *vocab = nullptr;
     std::string template_source, tool_template_source; /* empty if the model has no such template */
     model_llama_embedder embedder;
-    bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, not up to
+    bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, and not only up to
                                  * rounding */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
     model_llama_cost cost;      /* on a device, the bytes of a token are those of the whole pool divided by the number
@@ -246,7 +246,7 @@ bool model_llama_only_embeds(const char *arch);   /* returns whether models of t
 void model_llama_embedding_facts(model_llama *m); /* sets the members of model_info about embeddings, for a model with a
                                                    * KV cache; called after the other members are set */
 
-/* Sets the facts of a model that only computes embeddings, makes its context and computes a first pass. Throws
+/* Fills model_info for a model that only computes embeddings, makes its context and computes a first step. Throws
  * model_llama_no_room, or std::runtime_error, which names what the model lacks. */
 void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
@@ -272,7 +272,8 @@ std::string model_llama_path_trouble(const std::string &path);
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
 /* Returns whether llama.cpp computes a decode call in several passes if its sequences do not all have equally many
- * tokens. Architectures with an indexer need this, because the indexer picks tokens for whole streams. */
+ * tokens. Architectures with an indexer need this, because an indexer selects the tokens to attend to for whole
+ * streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
@@ -335,8 +336,8 @@ bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 
-/* Returns how many tokens a text can have if a context with these `params` must process it in one step with the free
- * memory. If wish.is_exact, returns wish.n_ctx or throws. Throws the same exceptions as model_llama_cells_plan. */
+/* Returns the most tokens that a text can have. A context with these `params` must process the text in one step, in the
+ * free memory. If wish.is_exact, returns wish.n_ctx or throws. Throws the same exceptions as model_llama_cells_plan. */
 uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
                                const model_llama_wish &wish);
 
@@ -359,8 +360,8 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
  * instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
-/* Returns a function of the CPU's backend by its name, because a backend that is loaded at run time cannot be linked.
- * Returns NULL if the backend has no such function. */
+/* Returns the function of this name of the CPU's backend, or NULL if the backend has no such function. The backend is
+ * loaded at run time, so its functions cannot be linked. */
 template <typename F> F *model_llama_of_cpu(const char *name)
 {
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);

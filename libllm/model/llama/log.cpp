@@ -26,7 +26,7 @@ struct log_state {
     std::string device_error; /* the last error such as "CUDA error: out of memory", without its end of line */
     char gpu_trouble[256] = "";
     bool is_shown = false;  /* LLMD_LLAMA_LOG is 1: the whole log is also written to stderr */
-    bool is_error = false;  /* the last line is an error, which a continuation line would continue */
+    bool is_error = false;  /* the last line is an error, so a continuation line belongs to this error */
     bool has_flash = false; /* whether the last context has flash attention, which llama.cpp reports only in its log */
 };
 

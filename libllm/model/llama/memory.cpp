@@ -429,7 +429,8 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
     share_out(wish, low, n_seq, &out);
     const uint64_t deep = std::max(high.compute, low.compute);
-    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* scratch memory per token of depth */
+    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* scratch memory for each token of the
+                                                                             * context */
     const auto reserved = [&](uint32_t n_ctx) {
         return out.cost.fixed_bytes + low.compute + compute_bytes * n_ctx +
                n_seq * out.cost.of(model_llama_padded(n_ctx));

@@ -340,7 +340,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides, before the model is loaded, which weights are put on devices. Returns how many layers are, or -1 for all. */
+/* Decides, before the model is loaded, which weights go to devices. Returns the number of layers there; -1: all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -569,7 +569,7 @@ uint32_t model_llama_progress(void)
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
-    static std::mutex one_at_a_time; /* llama.cpp's log, and its measurements of memory, are of the whole process */
+    static std::mutex one_at_a_time; /* llama.cpp's log and its measurements of memory concern the whole process */
     const auto refuse = [&](int status, const char *text) {
         if (error != nullptr && error_bytes > 0) {
             snprintf(error, error_bytes, "%s", text);

@@ -49,9 +49,9 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* llama.cpp computes a call in several passes, and the finished ones have added cells to the KV cache. The cache is
- * truncated to the positions before the call, which later calls expect. Returns true only if each sequence is then at
- * its position before the call in llama.cpp's memory. */
+/* llama.cpp computes a call in several passes. The passes that are finished have added cells to the KV cache, so the
+ * cache is truncated to the positions before the call. Returns true only if each sequence is then at its position
+ * before the call in llama.cpp's memory. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

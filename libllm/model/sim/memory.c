@@ -1,6 +1,7 @@
-/* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps, and the faults that
- * tests request. Owner: the decode thread. If a call breaks a rule of model.h, model_llama returns an error. This model
- * asserts instead: the caller has a defect, and the test must fail. */
+/* memory.c: the sequences of the simulated model, and its decode calls: which truncations are exact, how many cells the
+ * tokens take, and which calls fail because a test requests it. Owner: the decode thread. If a call breaks a rule of
+ * model.h, model_llama returns an error. This model asserts instead: the caller has a defect, and the test must
+ * fail. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>

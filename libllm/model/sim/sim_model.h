@@ -114,7 +114,8 @@ typedef struct sim_state {
 sim_state sim_state_empty(void);
 sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t token); /* script can be NULL */
 sim_state sim_state_wrong(const sim_state *s);
-uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; different hashes stay different */
+uint64_t sim_state_after(uint64_t hash, int32_t token); /* the hash of the next state; the same token after two
+                                                         * different hashes gives two different hashes */
 
 /* Computes the SIM_VOCABULARY logits of the state. `length` is the value of the option of this name. */
 void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out);
@@ -214,7 +215,7 @@ enum {
 extern const char sim_chat_template[];
 
 uint32_t sim_token_bytes_max(void);
-uint32_t sim_n_words(void); /* number of pieces that the model writes, with ids from SIM_TOKEN_WORDS on */
+uint32_t sim_n_words(void); /* number of pieces that the model writes; their ids begin at SIM_TOKEN_WORDS */
 bool sim_token_is_control(int32_t token);
 
 /* Builds the encoder's tables once per process; any thread. */

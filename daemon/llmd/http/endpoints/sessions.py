@@ -1,5 +1,5 @@
-"""/v1/sessions: lists, shows, resets and closes sessions. What is listed and shown is read from the session table,
-without the decode thread.
+"""/v1/sessions: lists, shows, resets and closes sessions. Reads the session table to list and show sessions, so these
+requests do not wait for the decode thread.
 
 The session table has an entry for each branch. All branches that have the same owner and session name are reported as
 one session.
