@@ -1,1 +1,1 @@
-"""Programs that measure the figures in the documentation. docs/benchmarks.md explains them."""
+"""Programs that measure the figures in the documentation. docs/benchmarks.md explains these figures."""

@@ -3,10 +3,10 @@
 The figures of an input are the longest time for which it blocked the event loop, the longest wait of another client
 that says "hi" in a warm session, and the peak memory.
 
-The daemon itself measures for how long its event loop is blocked, in histograms. A figure is the upper bound of the
-highest bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the
-machine can block the event loop, too; the case "nothing", without an input, shows for how long. "of that at work" is
-processor time of the event loop alone (llmd_event_loop_work_seconds).
+The daemon records in histograms for how long its event loop is blocked. The figure is the upper bound of the highest
+bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine
+can block the event loop, too; the case "nothing", without an input, shows for how long. "of that at work" is processor
+time of the event loop alone (llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An agent's long prompt next to small chats, with default options: how long each of them waits, and the memory used.
 
 First a prompt as long as the agent's is prefilled alone, without a session. Then the chats have their first turns. Then
-the agent's prompt arrives. While it is prefilled, each chat has its second turn. These turns are spread over the time
-that the prompt took alone. Afterwards the agent continues, and each chat has a third turn.
+the agent's prompt arrives. While it is prefilled, each chat has its second turn. These turns are spread over as much
+time as the prefill of the first prompt took. Afterwards the agent continues, and each chat has a third turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client disconnects during prefill or decode: how long its next request then waits for its first chunk.
+"""A client disconnects during prefill or decode: how long the client's next request waits for the first chunk.
 
 For comparison, the next request is also measured without a request before it.
 """

@@ -45,8 +45,8 @@ class Conversation:
     conversation.
 
     `consumed` contains the texts that the server has consumed. All conversations with one server share this list, and
-    each adds its own texts to it. `n_system` is the number of words in the system prompt, which is the same for all
-    conversations.
+    each conversation adds its own texts to the list. `n_system` is the number of words in the system prompt, which is
+    the same for all conversations.
     """
 
     def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:

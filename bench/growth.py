@@ -2,8 +2,8 @@
 
 The cost of a token is the processor time for an answer divided by the number of its tokens. It is measured for each
 dialect and each form of answer (such as tool calls or structured output), and separately for the event loop, the decode
-thread (including the simulated model) and all other threads. A token of a short answer costs more, because the short
-answer has to bear the costs of a request alone.
+thread (including the simulated model) and all other threads. The cost of a request itself is spread over the tokens of
+its answer, so a token of a short answer costs more.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def processor(cpuinfo: str) -> str:
 
 def thread_cpu_s(pid: int, tid: int) -> float:
     """Returns the processor time in seconds that a thread has used so far. It is exact to a nanosecond if the kernel
-    measures that.
+    has `schedstat`, otherwise to a clock tick.
     """
     try:
         return int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[0]) / 1e9

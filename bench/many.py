@@ -30,8 +30,8 @@ TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
 """Number of requests of all users together in the case "traffic". The requests of four or eight users take about two
 minutes. One, two or three users each send as many requests as if there were four users.
 """
-# Target, by the number of streams: the tokens per second of all streams of llmd, divided by those of llama-server, are
-# at least this.
+# Targets, by the number of streams: the smallest ratio of llmd's tokens per second, of all streams together, to
+# llama-server's.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
 REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
@@ -125,8 +125,8 @@ def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
 
 
 def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
-    """Makes `every * n` sessions warm by prefilling half of their prompt, and then runs streams in `n` of these
-    sessions: in the first of each `every` sessions. A stream begins after as many tokens as in `fresh`.
+    """Makes `every * n` sessions warm by prefilling half of their prompt. Then runs `n` streams, in every `every`-th of
+    these sessions. A stream begins after as many prompt tokens as in `fresh`.
     """
     names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}

@@ -125,8 +125,8 @@ class Report:
         """Prints all figures. If `keep` is set, also writes them to this file, which contains the figures of one
         processor.
 
-        If a target is missed, this is only printed and not an error, because other processes may have caused it. The
-        load of these processes is printed, too.
+        A missed target is only printed. It is not an error, because other processes may have caused it. The load of
+        these processes is printed, too.
         """
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)

@@ -1,4 +1,4 @@
-"""The first prompt after a restart: in an old conversation, in a new one with its system prompt, in an unrelated one.
+"""The first prompt after a restart: in an old conversation, a new one with the same system prompt, an unrelated one.
 
 A daemon that is stopped with SIGTERM writes its sessions to disk. After the restart, a new conversation can reuse from
 disk the tokens that it shares with one of these sessions. Each case is the first request to a newly started daemon.

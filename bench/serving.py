@@ -1,4 +1,4 @@
-"""Serving without the cost of a model: a simulated model takes no time, which leaves rings, events and HTTP.
+"""Serving without the cost of a model: a simulated model takes no time, so only rings, events and HTTP do.
 
 The cost of a streamed token is the processor time of the event loop, which is the first thread of the daemon. If the
 steps of the model take no time, the event loop falls behind, and several tokens are sent as one event. If the steps

@@ -19,9 +19,10 @@ ENGINE = "llama-bench"
 # Longest prompt that llama-bench prefills here. It prefills each prompt twice, the first time to warm up, so longer
 # prompts would take too long.
 ENGINE_PREFILL_MAX = 1000
-# Targets for decode: the tokens per second of llmd, divided by those of llama-server at these depths (1.0 at all
-# others), and by those of llama-bench at every depth, are at least this.
+# Targets for decode: the smallest ratio of llmd's tokens per second to llama-server's, by depth. At depths that are not
+# listed here, the smallest ratio is 1.0.
 DECODE_AT_LEAST = {4000: 1.5}
+# Target for decode: the smallest ratio of llmd's tokens per second to llama-bench's, at every depth.
 ENGINE_AT_LEAST = 0.98
 
 Rates = dict[str, list[float]]

@@ -183,8 +183,8 @@ class ApiError(Exception):
 
 
 class ContextLengthError(ApiError):
-    """The request does not fit the context (context_limits.py). Agents recognize this error by its sentence, which
-    differs between dialects.
+    """The request does not fit the context (context_limits.py). Agents recognize this error by its message, which is a
+    different one in each API.
     """
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:

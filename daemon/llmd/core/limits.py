@@ -208,9 +208,9 @@ SHARED_TOKENS_SHOWN_MIN = 64
 than a tenth of the prompt.
 """
 DIVERGENCE_PREFILLED_MIN = 256
-"""A prompt can continue all tokens of its branch, for example because the branch was new. If such a turn prefilled at
-least this number of tokens, `explain` reports where the prompt diverged from the most similar other branch of the
-session.
+"""A prompt can continue all tokens of its branch, for example because the branch is new and has none. If such a turn
+prefilled at least this number of tokens, `explain` reports where the prompt diverged from the most similar other branch
+of the session.
 """
 CLIENT_CHARS_MAX = 32
 """Maximum length of the program name that llmd takes from a User-Agent."""

@@ -1,5 +1,5 @@
-"""The table of sampling parameters. Its rows are the only source of the types RequestedSampling and SamplingDefaults,
-of the checks of ranges, and of the members of requests in all dialects with their documentation. Types only, no I/O.
+"""The table of sampling parameters. The types RequestedSampling and SamplingDefaults, the checks of ranges, and the
+members of requests in all dialects with their descriptions are made from its rows. Types only, no I/O.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from ..core.parts import End, RunningUsage
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """Timings in llama.cpp's form. If a request has several answers, they are those of the first answer."""
+    """Timings in llama.cpp's form. If a request has several answers, the timings are those of the first answer."""
 
     cache_n: int
     prompt_n: int

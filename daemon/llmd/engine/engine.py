@@ -1,8 +1,8 @@
 """The event loop's interface to libllm: sends commands, receives events, and runs slow calls in threads.
 
-A thread of its own opens, starts, stops and closes the engine: these calls block, and libllm requires that the same
-thread makes all of them. Only the event loop pushes commands and drains events. Text is rendered and tokenized in the
-text threads; cffi releases the interpreter lock during these calls.
+One thread, which does nothing else, opens, starts, stops and closes the engine: these calls block, and libllm requires
+that the same thread makes all of them. Only the event loop pushes commands and drains events. Text is rendered and
+tokenized in the text threads; cffi releases the interpreter lock during these calls.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class Engine:
         self._push_surely(wire.Pause(request, paused))
 
     async def ask(self, make: Callable[Concatenate[int, P], Question], *fields: P.args, **named: P.kwargs) -> Reply:
-        """Sends a command, and returns the reply. The command is made by calling its type, `make`, with the next
-        request number and `fields`.
+        """Sends a command, and returns the reply. `make` is the type of the command. It is called with the next request
+        number and `fields`.
         """
         command = make(self._next_request(), *fields, **named)
         future: asyncio.Future[Reply] = self.loop.create_future()

@@ -30,9 +30,9 @@ def message_of(text: str) -> PlainMessage:
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """Returns the answer to keep. Its tokens are the tokens of the prompt, without those that an earlier answer already
-    has, and the generated tokens. Returns None if the generated tokens are not known. Called when the generation's last
-    event arrives.
+    """Returns the answer to keep. Its tokens are the tokens of the prompt, without those that are already stored with
+    an earlier answer, and the generated tokens. Returns None if the generated tokens are not known. Called when the
+    generation's last event arrives.
     """
     text = generation.answer_text()
     if not text:

@@ -46,8 +46,8 @@ class Parsing:
         self._parser = parser
         self._in_thread = in_thread
         self._withheld: list[str] = []
-        """Text that the parser got since it last returned changes. If the parser fails, the client gets this text
-        unparsed.
+        """Text that the parser has received since it last returned a Diff. If the parser fails, the client gets this
+        text unparsed.
         """
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []

@@ -133,7 +133,7 @@ def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessa
 
 
 Known = Callable[[int], Past | None]
-"""Function that returns the longest Past that lies within the first messages, or None. Its argument is the number of
+"""Function that returns the longest Past that ends within the first messages, or None. Its argument is the number of
 these messages.
 """
 

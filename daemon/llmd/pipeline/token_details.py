@@ -1,9 +1,9 @@
 """Adds token details to the parts of an answer: token ids, log probabilities, the number of used tokens, and the
 progress of prefill, as far as the request asks for them. Owned by the event loop.
 
-The prompt's tokens, the prompt's text (echo) and the progress of prefill are parts of their own before the text of the
-answer. Token ids, log probabilities and the number of used tokens are details of the part that has the text of the
-tokens. They are reported for all generated tokens, in order, even for tokens whose text is not part of the answer.
+The prompt's tokens, the prompt's text (echo) and the progress of prefill are separate parts, which come before the text
+of the answer. Token ids, log probabilities and the number of used tokens are details of the part that has the text of
+the tokens. They are reported for all generated tokens, in order, even for tokens whose text is not part of the answer.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Pure.
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
 the tokens around the first difference are kept. The branch's tokens are left out of the report if the decode thread may
 have compared the prompt with other tokens: if the branch was busy when the request arrived, if the decode thread chose
-or opened another branch, or if the first difference that it found is at another token.
+or opened another branch, or if it reports the first difference at another token.
 """
 
 from __future__ import annotations

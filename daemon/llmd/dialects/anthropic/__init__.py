@@ -1,1 +1,1 @@
-"""Anthropic's messages, and counting their tokens."""
+"""Anthropic's messages API, with its endpoint that counts the tokens of a prompt."""

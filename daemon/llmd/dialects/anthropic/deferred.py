@@ -31,7 +31,7 @@ class HistoryTools:
     call them.
     """
     definitions_at: Mapping[str, Tool]
-    """Deferred tools by the path of the block that first names the tool. The prompt shows the tool's definition
+    """Maps the path of the first block that names a deferred tool to this tool. The prompt shows the tool's definition
     there.
     """
 

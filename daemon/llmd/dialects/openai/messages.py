@@ -49,7 +49,9 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """Returns the message. If `is_newest` is true, attachments are refused, otherwise replaced by a note."""
+    """Returns the message. If `is_newest` is true, attachments are refused. Otherwise a placeholder text replaces
+    them.
+    """
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")

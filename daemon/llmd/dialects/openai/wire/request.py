@@ -241,8 +241,8 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
         "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
         "enforce completely; otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
-        "type: a schema, as with strict. A request can have only one of response_format, json_schema, grammar, "
-        "structured_outputs and guided_*.")
+        "type: JSON that matches the schema, as with strict. A request can have only one of response_format, "
+        "json_schema, grammar, structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: members.JsonSchema = None
     grammar: members.Grammar = None
@@ -284,9 +284,9 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
     max_completion_tokens: Annotated[int | None, note("New name of max_tokens; overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
-        "Functions that the answer can call: name, description, parameters as a JSON schema. The input of a custom "
-        "tool is a text; its members are name, description, format (text, or grammar with syntax lark or regex and a "
-        "definition). llmd ignores tools of other types.",
+        "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
+        "text as its input. The members of a custom tool are name, description, format (text, or grammar with syntax "
+        "lark or regex and a definition). llmd ignores tools of other types.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
         "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
