@@ -66,7 +66,8 @@ typedef struct model_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     llm_memory memory;
     uint32_t n_seq;
-    uint32_t n_outputs_max; /* most rows of logits of one decode call: one per sequence, and MODEL_OUTPUTS_BESIDE */
+    uint32_t n_outputs_max; /* most rows of logits of one decode call: one per sequence, and MODEL_OUTPUTS_BESIDE
+                             * more */
     model_checkpoint_kind checkpoint;
     bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
     bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */

@@ -146,7 +146,7 @@ static void what_makes_no_embedding_of_a_text_is_refused(void)
     put_changed(path, names[0], POOLING("\2"), POOLING("\4"), POOLING_BYTES);
     check_refused(path, 0, LLM_MODEL_LOAD, "it ranks pairs of texts and makes no embeddings");
     put_changed(path, names[0], POOLING("\2"), POOLING("\0"), POOLING_BYTES);
-    check_refused(path, 0, LLM_MODEL_LOAD, "it makes vectors of tokens and none of a text (pooling_type 0)");
+    check_refused(path, 0, LLM_MODEL_LOAD, "it makes a vector for each token and none for a text (pooling_type 0)");
     put_changed(path, names[0], POOLING("\2"), POOLING("\x63"), POOLING_BYTES);
     check_refused(path, 0, LLM_MODEL_LOAD, "pooling_type");
     put_changed(path, names[0], "bert.pooling_type", "bert.pooling_typx", strlen("bert.pooling_type"));

@@ -52,7 +52,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except PermissionError as error:
         raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
     if segment_name is None:
-        # The daemon writes the name to its lock file before it creates the shared memory.
+        # The daemon writes the session table's name to its lock file before it creates the shared memory.
         is_named = bool(segment.names(socket_path))
         reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
         raise DaemonAbsent(socket_path, reason, f"{socket_path}.lock names no session table")

@@ -82,7 +82,7 @@ class Key:
 
 
 class KeyRing:
-    """The API keys that a client of the TCP port can have. If no keys are set, everybody can use the port (see
+    """The API keys with which clients can use the TCP port. If no keys are set, everybody can use the port (see
     `caller_of`).
     """
 

@@ -83,8 +83,8 @@ async def read(request: web.Request, kind: type[T]) -> T:
 
 
 async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -> U:
-    """Receives the body, decodes it as `kind`, and returns what `make` makes of it. Decoding and `make` run in the same
-    thread.
+    """Receives the body, decodes it as `kind`, calls `make` with the value, and returns the result of `make`. Decoding
+    and `make` run in the same thread.
     """
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine

@@ -77,8 +77,8 @@ class Connection(web.RequestHandler):
         self._is_half_closed = False
         """True if the client has closed its sending direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
-        """A future, while llmd waits until a client whose request was refused stops sending. The future's result is set
-        when the client closes its sending direction.
+        """Set while llmd waits until a client whose request was refused stops sending. This future gets its result when
+        the client closes its sending direction.
         """
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None

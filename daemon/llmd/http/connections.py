@@ -135,7 +135,7 @@ class Connections(web.Server):
     # --- new connections ---------------------------------------------------------------------------------------------
 
     def __call__(self) -> web.RequestHandler:
-        return cast(web.RequestHandler, ConnectionGate(self))  # for the event loop, any protocol will do
+        return cast(web.RequestHandler, ConnectionGate(self))  # the event loop accepts any protocol
 
     def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
         peer = _peer_of(transport)

@@ -140,8 +140,8 @@ class Config:
         "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have access"
         " to the file; SIGHUP reloads the file")
     open: bool = _access(False, switch, "on|off",
-        "let other machines use the model without API keys, if --host is an address that they can reach; all of them "
-        "share their sessions")
+        "let other machines use the model without API keys, if --host is an address that they can reach; these "
+        "machines share one set of sessions")
     allowed_hosts: tuple[str, ...] = _access((), words, "NAMES",
         "names to accept in the Host header in addition to localhost, IP addresses and the names that containers use "
         "for their host; * allows all")

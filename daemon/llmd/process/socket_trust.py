@@ -82,8 +82,8 @@ def warn_of_open(directory: Path) -> None:
 
 
 def check_own(name: str, status: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    """Raises UntrustedSocketError unless the file `name` is of the right kind and belongs to this user. `kind` names
-    the kind for the message, and `is_kind` checks the file's mode.
+    """Raises UntrustedSocketError unless the file `name` is of the right kind and belongs to this user. The message
+    calls this kind `kind`, and `is_kind` checks the file's mode.
     """
     if not is_kind(status.st_mode):
         raise UntrustedSocketError(f"{name} exists and is not {kind}; remove it, or choose another path with --socket")

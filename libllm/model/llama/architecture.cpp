@@ -18,11 +18,11 @@ struct special {
 };
 
 /* Architectures with an unusual class of memory in llama.cpp. (All other architectures use one of five classes.) Each
- * class has its own rules for truncating and copying a sequence, and for the contents of a saved state, and each must
- * release unused pages (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and answer,
- * but after a truncation the text could be wrong, or the process could exceed --kv-memory. So architectures of untested
- * classes are refused. tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if llama.cpp
- * has a new class, or a new architecture with one of these classes. */
+ * class has its own rules for truncating and copying a sequence, and for the contents of a saved state. Each class must
+ * also release unused pages (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and
+ * answer, but after a truncation the text could be wrong, or the process could exceed --kv-memory. So architectures of
+ * untested classes are refused. tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if
+ * llama.cpp has a new class, or a new architecture with one of these classes. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

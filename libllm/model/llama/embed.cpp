@@ -93,7 +93,7 @@ std::string pooling_trouble(const std::string &pooling)
     case LLAMA_POOLING_TYPE_CLS:
     case LLAMA_POOLING_TYPE_LAST: return "";
     case LLAMA_POOLING_TYPE_RANK: return "it ranks pairs of texts and makes no embeddings; choose an embedding model";
-    default: return "it makes vectors of tokens and none of a text (pooling_type " + pooling + ")";
+    default: return "it makes a vector for each token and none for a text (pooling_type " + pooling + ")";
     }
 }
 

@@ -153,9 +153,9 @@ struct model_llama_loading {
 struct model_llama;
 
 /* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
- * previous length. A recurrent state cannot be truncated: it is copied before the call, which takes some milliseconds,
- * and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a cancel would have
- * to wait for the end of the call, so calls would have to be short. */
+ * previous length. A recurrent state cannot be truncated, so it is copied before the call (this takes some
+ * milliseconds), and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a
+ * cancel would have to wait for the end of the call, so calls would have to be short. */
 class model_llama_undo {
   public:
     model_llama_undo(model_llama *m, const model_batch *b);

@@ -5,8 +5,8 @@
 
 namespace {
 
-/* Share of a device's free memory that stays free of weights, for the state of further sessions. (The state of one
- * session is counted exactly.) */
+/* Share of a device's free memory into which no weights are put, so that further sessions have memory for their state.
+ * (The state of one session is counted exactly.) */
 constexpr double SPARE_SHARE = 0.1;
 /* If the devices' free memory is larger than the file times this number, all layers surely fit. Then nothing is
  * measured, because measuring reads the vocabulary, which takes time. */

@@ -1,4 +1,5 @@
-/* path.cpp: recognizes files and names that users give instead of a GGUF file, and says what to do instead. */
+/* path.cpp: recognizes what users name by mistake instead of a GGUF file (other files, directories, names of models),
+ * and says what to do. */
 #include <dirent.h>
 #include <sys/stat.h>
 

@@ -128,8 +128,8 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* 0, or the position at which the sequence was last spoiled; a checkpoint of fewer tokens cannot
-                        * be loaded */
+    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong; a checkpoint of fewer tokens
+                        * cannot be loaded */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
     sim_state recurrent;    /* hybrid only */
