@@ -1,4 +1,4 @@
-"""Time to pick one of 151,936 tokens: for each kind of structured output, and for each sampler without structure."""
+"""Time to pick one of 151,936 tokens: for each kind of structured output, and for each sampler in free text."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ CODES: dict[str, Kind] = {
     ),
     "expectation_failed": Kind(417, INVALID, "The only supported value of Expect is 100-continue."),
     "headers_too_large": Kind(431, INVALID, "The request line or the headers exceed a limit of the server."),
-    # Limits of the daemon that are reached.
+    # The daemon has reached a limit.
     "capacity_exhausted": Kind(
         429, RATE, "All session entries are taken, and --capacity-policy does not free one. Close a session first."
     ),

@@ -91,8 +91,8 @@ JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
 """Maximum number of floats, and of integers with more than 18 digits. The limit is enough for the values of logit_bias.
-Where the type of a request declares a float (logit_bias), msgspec takes up to 12 us to decode such a number. Elsewhere,
-Python decodes it in 0.2 us (json_scan.py).
+msgspec decodes these values, which are declared as floats, in up to 12 us each. All other floats are decoded by Python,
+in 0.2 us each (json_scan.py).
 """
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
@@ -128,7 +128,8 @@ THINKING_TOKENS_MAX = 0x7FFF_FFFF
 ANSWERS_MAX = 16
 """Answers generated for one request: to all its prompts, and including the answers that best_of drops."""
 LIKELIEST_MAX = 20
-"""Most likely tokens reported with each generated token. libllm has the same limit (llm.h)."""
+"""Maximum number of most likely tokens that are reported with each generated token. libllm has the same limit (llm.h).
+"""
 LOG_PROBABILITIES_MAX = 262_144
 """Total log probabilities in all answers of a request that is not streamed, including those of the most likely tokens.
 llmd limits the length of the answers accordingly.
@@ -270,8 +271,8 @@ SAVE_PATIENCE_S = 60.0
 TEXT_THREADS = 3
 """Number of text threads. One of these threads runs only short jobs."""
 TEXT_SHORT_BYTES = 16_384
-"""Maximum number of bytes of a short job. The body of a request that has at most this size is decoded on the event
-loop, which takes a few milliseconds, whatever the body contains.
+"""Maximum number of bytes of a short job. A request body of at most this size is decoded on the event loop, which takes
+a few milliseconds, whatever the body contains.
 """
 PARSED_ON_LOOP_CHARS_MAX = 2048
 """Maximum number of characters of a piece of an answer that is parsed on the event loop, including earlier characters

@@ -1,4 +1,4 @@
-"""Computes embeddings, one batch at a time. This runs in a thread of its own, parallel to the decode thread."""
+"""Computes embeddings, one batch at a time, in a separate thread that runs parallel to the decode thread."""
 
 from __future__ import annotations
 

@@ -79,9 +79,9 @@ class EngineLoader:
 
 
 class DaemonEngineLoader(EngineLoader):
-    """Opens the engine of a daemon. Also writes the name of its session table to the lock file next to the unix socket.
-    The file keeps the names of the session tables that killed daemons left, until a daemon with the same model has
-    taken over these tables.
+    """Opens the engine of a daemon. Also writes the name of the engine's session table to the lock file next to the
+    unix socket. The file keeps the names of the session tables that killed daemons left, until a daemon with the same
+    model has taken over these tables.
     """
 
     def __init__(self, config: Config) -> None:

@@ -279,8 +279,8 @@ class SessionTable:
 
     @classmethod
     def open(cls, name: str, owner: int = -1) -> SessionTable:
-        """Opens the session table of another process. The shared memory must belong to the user whose id is `owner`, or
-        for -1 to the user of this process.
+        """Opens the session table of another process. The shared memory must belong to the user whose id is `owner`. If
+        `owner` is -1, it must belong to the user of this process.
         """
         out = ffi.new("llm_session_table **")
         status = lib.llm_session_table_open(name.encode(), owner, out)

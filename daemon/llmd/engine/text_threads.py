@@ -129,7 +129,7 @@ class TextThreads:
         """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # one more, so that a new owner always finds room
+        n_owners = len(self._held) + (owner not in self._held) + 1  # + 1: a share for the next owner
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",

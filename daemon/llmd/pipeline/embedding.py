@@ -39,8 +39,8 @@ class EmbeddingJob:
     is_list: bool = True
     """Whether the client sent a list of texts. Errors about a text then name its index."""
     n_dimensions: int | None = None
-    """Number of dimensions to return: the first numbers of each vector, scaled to length 1. None if all dimensions are
-    returned.
+    """Number of dimensions to return: each vector is truncated to its first `n_dimensions` numbers and scaled to length
+    1. None if all dimensions are returned.
     """
     truncates: bool = False
     """Whether a text that is too long is truncated instead of refused."""

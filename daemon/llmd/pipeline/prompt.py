@@ -235,8 +235,9 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Converts a past to the indexes of plain turns. If the last message of the past was joined with another message to
-    one turn, the prompt cannot continue this past, so a shorter past is used. Returns None if there is none.
+    """Returns the past with its message index counted in plain turns. If the last message of the past was joined with
+    another message to one turn, the prompt cannot continue this past, so a shorter past is used. Returns None if no
+    past remains.
     """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)

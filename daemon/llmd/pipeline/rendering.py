@@ -15,8 +15,8 @@ from ..core.generation_request import ChatPrompt, Constraint, PlainMessage, Plai
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the request requires of the answer: a constraint, a limit on its reasoning. A field is None if the request
-    does not require it.
+    """What the request requires of the answer: a constraint, and a limit on the reasoning. A field is None if the
+    request does not require it.
     """
 
     constraint: Constraint | None = None

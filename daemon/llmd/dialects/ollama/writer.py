@@ -167,7 +167,7 @@ class GenerateWriter(_OllamaWriter):
 def measures_of(end: End) -> dict[str, Any]:
     session, usage = end.session, end.usage
     times = session.queue_ms, session.prefill_ms, session.decode_ms
-    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)  # clients divide by these times
+    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)  # not 0: clients divide by them
     return {
         "done": True,
         "done_reason": _DONE[end.reason],

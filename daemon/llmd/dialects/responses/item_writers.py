@@ -67,7 +67,7 @@ class ItemWriter(ABC):
         """Returns the item with the text that has arrived so far."""
 
     def _text(self) -> bytes:
-        """Returns the members of the last event about the text, which has the whole text."""
+        """Returns the members of the event that ends the item's text. The event has the whole text."""
         return b'"text":' + _encode(self.text)
 
     def _part_events(self, change: bytes) -> list[Event]:

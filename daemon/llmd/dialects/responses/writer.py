@@ -169,8 +169,9 @@ class ResponseWriter(Writer):
 
 
 def _spelling(text: str, before: list[GeneratedToken], own: list[GeneratedToken]) -> list[GeneratedToken]:
-    """Returns the last tokens whose joined texts are exactly `text`. `own` arrived together with the text. `before`
-    arrived earlier, without a text. If no such tokens are found, only `own` is returned.
+    """Returns the last tokens of `before` and `own` whose joined texts are exactly `text`. The tokens in `own` arrived
+    together with the text. The tokens in `before` arrived earlier, without text. If no such tokens are found, only
+    `own` is returned.
     """
     left, tokens = text.encode(), [*before, *own]
     for n in reversed(range(len(tokens))):
