@@ -283,7 +283,7 @@ static int take_blob(reading *r, uint64_t n_bytes, blob **out)
         return refuse(r, "it is cut short");
     }
     if (n_bytes > r->n_bytes_left) {
-        return refuse(r, "it is larger than its head says");
+        return refuse(r, "it is larger than its header says");
     }
     r->n_bytes_left -= n_bytes;
     *out = blob_new(n_bytes);
@@ -295,7 +295,7 @@ static int take_checksum(reading *r)
     const uint64_t expected = durable_sum_end(&r->sum);
     uint64_t checksum = 0;
     if (r->left != sizeof checksum) {
-        return refuse(r, "its head does not fit the file");
+        return refuse(r, "its header does not fit the file");
     }
     const int status = take(r, &checksum, sizeof checksum);
     return status == LLM_OK && checksum != expected ? refuse(r, "its contents are damaged") : status;
@@ -349,10 +349,10 @@ static int take_head(reading *r, void *head, size_t n_bytes, const char magic[8]
     uint64_t checksum;
     memcpy(&checksum, (const char *)head + n_bytes - sizeof checksum, sizeof checksum);
     if (checksum != sum_of(head, n_bytes - sizeof checksum)) {
-        return refuse(r, "its head is damaged");
+        return refuse(r, "its header is damaged");
     }
     if (mark.file_bytes != file_bytes) {
-        return refuse(r, "its head does not fit the file");
+        return refuse(r, "its header does not fit the file");
     }
     r->sum = durable_sum_begin();
     return LLM_OK;
@@ -371,7 +371,7 @@ static int read_branch(reading *r, uint64_t id, const uint8_t identity[16], bran
     const uint64_t n_token_bytes = (uint64_t)head.n_tokens * sizeof *out->tokens;
     const bool is_named = memchr(head.name, '\0', LLM_SESSION_NAME_BYTES_MAX + 1) != NULL;
     if (head.id != id || !is_named || r->left != n_token_bytes + sizeof(uint64_t)) {
-        return refuse(r, "its head does not fit the file");
+        return refuse(r, "its header does not fit the file");
     }
     *out = (branch_file){.id = id,
                          .owner = head.owner,
@@ -408,7 +408,7 @@ static int take_state_head(reading *r, const uint8_t geometry[16], state_head *h
     const uint64_t n_heads = (uint64_t)head->n_parts * sizeof(part_head) + sizeof(uint64_t);
     if (head->k == 0 || head->n_parts == 0 || head->n_parts > SNAPSHOT_PARTS_MAX || r->left < n_heads ||
         head->part_bytes != r->left - n_heads) {
-        return refuse(r, "its head does not fit the file");
+        return refuse(r, "its header does not fit the file");
     }
     *out = (state_facts){.is_there = true,
                          .is_of_other_geometry = memcmp(head->geometry, geometry, sizeof head->geometry) != 0,
