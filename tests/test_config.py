@@ -162,7 +162,7 @@ def test_a_home_that_is_not_there() -> None:
 
 
 def test_slots_are_limited_together() -> None:
-    with pytest.raises(ConfigError, match="256 together"):
+    with pytest.raises(ConfigError, match="limit, 256"):
         load(["--max-sessions", "255", "--scratch-sessions", "2"], {})
 
 
