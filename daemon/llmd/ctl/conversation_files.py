@@ -187,7 +187,9 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
 
 
 def _end_of(messages: list[Json], n_turns: int | None) -> int:
-    """Returns how many messages the first `n_turns` turns have, or all turns if `n_turns` is None."""
+    """Returns how many messages the first `n_turns` turns have. If `n_turns` is None, returns the number of all
+    messages.
+    """
     users = [index for index, message in enumerate(messages) if message["role"] == "user"]
     return len(messages) if n_turns is None or n_turns >= len(users) else users[n_turns] if n_turns else 0
 

@@ -152,8 +152,8 @@ def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """Raises ApiError because the body has a member that its type does not declare. A member whose value is null is
-    allowed, because it has no effect. If the type ignores unknown members, only logs the member's name.
+    """Checks a member of the body that the body's type does not declare. Raises ApiError, unless the value of the
+    member is null, which has no effect. If the type ignores unknown members, only logs the member's name.
     """
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):

@@ -149,9 +149,9 @@ def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
 def _names_our_user(source: _Netlink | _Tables) -> bool:
     """Checks a source: returns whether it reports the user of a connection between two sockets of this process. Without
     the module tcp_diag, netlink answers every question as if the connection did not exist. If this process runs as the
-    overflow user (`nobody`), returns True without a check, because that user is never reported. A table that is too
-    long counts as a success. Otherwise a user who opens many sockets while llmd starts could make llmd treat all users
-    as one owner.
+    overflow user (`nobody`), returns True without a check, because that user is never reported. Also returns True if a
+    table is too long to be searched. Otherwise a user who opens many sockets while llmd starts could make llmd treat
+    all users as one owner.
     """
     if os.geteuid() == _OVERFLOW_UID:
         return True

@@ -288,7 +288,7 @@ bool attends_only(const model_llama *m)
 }
 
 /* Returns whether each sequence has its own KV cells (a separate stream) instead of cells in a pool that all share. In
- * both layouts one call can have tokens of any sequences (cmake/llama/0009-streams.patch).
+ * both layouts one call can mix tokens of sequences (cmake/llama/0009-streams.patch).
  *
  * In one pool a copied sequence takes no cells, and a session takes only as many cells as it needs. But attention reads
  * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include

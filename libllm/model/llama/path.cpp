@@ -92,8 +92,8 @@ std::string about_directory(const std::string &path)
     return "it is a directory; give the path of a GGUF file";
 }
 
-/* A safetensors file begins with 8 bytes, which are the length of the JSON that follows. The last of these bytes, the
- * highest, is 0. */
+/* A safetensors file begins with 8 bytes, which are the length of the JSON that follows. The last of these bytes, which
+ * is the most significant one, is 0. */
 bool is_safetensors(std::string_view first)
 {
     return first.size() > 9 && first[7] == '\0' && first[8] == '{' && first[9] == '"';
