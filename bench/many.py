@@ -84,7 +84,7 @@ def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, neighbours: Runs, options: argparse.Namespace
 ) -> None:
     """Measures streams in every other slot of each server. Each turn of llmd comes right before or after a turn of a
-    second llmd, whose streams are in neighboring slots. So both run while other programs use the machine equally.
+    second llmd, whose streams are in neighboring slots. So other programs on the machine disturb both equally.
     """
     with both(options, model, slots=2 * n, n_ctx=N_CTX) as servers, ours(model, slots=n, n_ctx=N_CTX) as other:
         for side, server in (*servers.items(), (OURS, other)):

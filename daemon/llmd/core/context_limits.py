@@ -57,14 +57,16 @@ class ContextLimits:
         trained = self.n_ctx_train
         if trained <= self.n_ctx:
             wanted = limits.AGENT_CONTEXT_TOKENS
-            agents = f". Agents need {wanted} or more" if self.n_ctx < wanted else ""
-            return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
+            agents = f". Agents need {wanted} tokens or more" if self.n_ctx < wanted else ""
+            return f"Please shorten the prompt: the model was not trained for more tokens{agents}."
         if self.kv_bytes:
             return (
                 f"Please shorten the prompt, or serve with a larger --kv-memory: a KV cache of {self.kv_bytes >> 20} "
-                f"MiB holds no more tokens of one session; the model was trained for {trained}."
+                f"MiB holds no more tokens of one session; the model was trained for {trained} tokens."
             )
-        return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {trained}."
+        return (
+            f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {trained} tokens."
+        )
 
 
 def utf8_bytes(text: str) -> int:

@@ -109,8 +109,8 @@ class DaemonEngineLoader(EngineLoader):
     def _prepare(self) -> None:
         if self._options.dead_table_names:
             log.warning(
-                "the previous daemon was killed or crashed; its sessions are kept, and the next request of a session "
-                "whose state was not on disk prefills its tokens again (reason torn)"
+                "the previous daemon was killed or crashed; its sessions are kept, but if the state of a session was "
+                "not on disk, the next request of the session prefills all tokens again (reason torn)"
             )
         self._has_names = self._name(self._names)
 

@@ -317,8 +317,9 @@ class SessionTable:
         return (copied(view, SessionView) for view in self._records())
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
-        """Returns the branches of the sessions with this name, of one owner or (None) of all owners. The name "" stands
-        for the branches of requests without a session. Records with another name are not copied, to save time.
+        """Returns the branches of the sessions with this name. If `owner` is None, returns those of all owners. The
+        name "" stands for the branches of requests without a session. Records with another name are not copied, to save
+        time.
         """
         sought = name.encode()
         return [

@@ -1,6 +1,6 @@
-"""Makes the tokenized prompt of a request. A raw prompt is only tokenized. A conversation is rendered by the template,
-except its beginning up to the last answer whose tokens are known (a Past, answers/memory.py): there, the prompt has the
-tokens with which the answers were generated.
+"""Makes the tokenized prompt of a request. A raw prompt is only tokenized. A conversation often begins with messages
+whose tokens are known from an earlier answer (a Past, answers/memory.py). The prompt has these tokens unchanged, and
+the template renders only the messages after them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from .wire.answer import (
 
 
 def usage_of(ends: Sequence[End], n_each: int) -> Usage:
-    """Returns the usage of all answers. Each prompt has `n_each` answers."""
+    """Returns the usage of all answers. `n_each` is the number of answers to each prompt."""
     prompts = {end.index // n_each: end.usage for end in reversed(ends)}.values()
     n_prompt, n_cached = sum(used.n_prompt for used in prompts), sum(used.n_cached for used in prompts)
     n_generated = sum(end.usage.n_generated + end.usage.n_discarded for end in ends)

@@ -63,7 +63,8 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
     if body.add_generation_prompt:
         raise invalid_value(param, "the answer continues the last message, so add_generation_prompt must not be true")
     if messages[-1].role != "assistant" or messages[-1].tool_calls:
-        raise invalid_value(param, "the last message must be the assistant's, without tool calls")
+        reason = "the last message, which the answer continues, must be the assistant's and have no tool calls"
+        raise invalid_value(param, reason)
     return True
 
 

@@ -174,7 +174,7 @@ _SCHEMA = str | dict[str, Any] | None
     use_beam_search=("beam search", False),
     length_penalty=("beam search", 1),
     early_stopping=("beam search", False),
-    grammar_lazy=("a grammar that begins only at a trigger", False),
+    grammar_lazy=("a grammar that applies only after a trigger text", False),
     post_sampling_probs=("probabilities after the samplers; llmd reports the model's own probabilities", False),
     tfs_z=("tail-free sampling", 1),
     top_a=("top-a sampling", 0),
@@ -268,7 +268,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     web_search_options=("web search",),
     moderation=("moderation",),
     chat_template=("another chat template; start llmd with --chat-template-file",),
-    documents=("documents for the template", []),
+    documents=("documents that the template adds to the prompt", []),
     echo=("the prompt repeated in the answer", False),
     add_special_tokens=("other special tokens in the prompt than the template's", True),
     include_reasoning=("answers without the model's reasoning; use enable_thinking to turn reasoning off", True),
@@ -356,8 +356,8 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
 @accepts("user", "service_tier", "metadata", "ttl", "keep_alive")
 @refuses(
     truncate_prompt_tokens=("truncation of the text", -1),
-    task=("embeddings for a task",),
-    input_type=("embeddings for a task",),
+    task=("embeddings made for one kind of task",),
+    input_type=("embeddings made for one kind of task",),
 )
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[int | str | list[int]], note(
