@@ -16,10 +16,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from llmd.app import OPENING, create_app, runner_of
+from llmd.app import create_app, runner_of
 from llmd.engine.native import COUNTERS
 from llmd.http.access import keys_of
-from llmd.http.context import STATE, State
+from llmd.http.context import OPENING, STATE, State
 from llmd.process.config_table import Config
 from llmd.routes import ENDPOINTS
 

@@ -27,6 +27,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "state_dir": ("/tmp/state", Path("/tmp/state")),
     "body_limit": ("1.5M", 1_572_864),
     "shutdown_timeout": ("0", 0.0),
+    "load_wait": ("0", 0.0),
     "ctx_size": ("16k", 16384),
     "max_sessions": ("200", 200),
     "scratch_sessions": ("3", 3),

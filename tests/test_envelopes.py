@@ -19,7 +19,11 @@ class Other(msgspec.Struct):
 
 async def test_errors_of_an_endpoint_are_its_own(serve: Serve) -> None:
     daemon = await serve(body_limit=4096)
-    daemon.app[ENVELOPES]["/chat/completions"] = Envelope(Other, lambda error: msgspec.json.encode(Other(error.code)))
+
+    def body_of(error: ApiError) -> bytes:
+        return msgspec.json.encode(Other(error.code))
+
+    daemon.app[ENVELOPES]["/chat/completions"] = Envelope(Other, body_of, body_of)
     asked: tuple[tuple[str, str, Json | bytes, str], ...] = (
         ("POST", CHAT, chat(temperature=-5), "invalid_value"),
         ("POST", "/chat/completions", b"{", "invalid_json"),

@@ -39,7 +39,7 @@ def test_what_would_end_the_same_way_is_not_tried_again() -> None:
     """
     marked = {code for code in CODES if "x-should-retry" in ApiError(code).headers()}
     refused = {code for code, kind in CODES.items() if kind.status < 499 and kind.status != 429}
-    assert marked == (refused | {"constraint_failed"}) - {"request_timeout", "session_busy"}
+    assert marked == (refused | {"constraint_failed", "model_failed"}) - {"request_timeout", "session_busy"}
     assert ApiError("deadline_exceeded").headers() == {"x-should-retry": "false"}
     assert ApiError("invalid_api_key").headers() == {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
 

@@ -15,22 +15,27 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, UnixConnector, web
 
 from llmd import __version__
-from llmd.app import OPENING
+from llmd.app import create_app, runner_of
 from llmd.core import limits
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT, EXIT_OK
-from llmd.engine.opening import EngineOptions, open_engine
+from llmd.engine.opening import EngineError, EngineOptions, open_engine
 from llmd.http import connections
+from llmd.http.access import keys_of
+from llmd.http.context import OPENING, STATE
 from llmd.http.endpoints.wire import Readiness
+from llmd.http.receive import BODIES
 from llmd.process.progress import Loading
-from tests.serving import SETTLE_S, Daemon, config_of, serving
+from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, parse_events, serving
 from tests.test_access import ANN, bearer, key_file
 from tests.test_process import Process, Start
 
@@ -130,7 +135,7 @@ async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> Non
 
 async def test_everything_else_is_told_to_come_back(tmp_path: Path, gate: threading.Event) -> None:
     """The request is refused before its body is received."""
-    async with loading(tmp_path, gate, body_limit=1024) as daemon:
+    async with loading(tmp_path, gate, body_limit=1024, load_wait=0.0) as daemon:
         for method, path, body in (
             ("POST", "/v1/chat/completions", b"{" * 100_000),
             ("GET", "/v1/sessions", None),
@@ -158,6 +163,200 @@ async def test_how_long_to_wait_is_foretold(
             assert (await daemon.ask("GET", path)).headers["Retry-After"] == str(after)
 
 
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/v1/models"), ("GET", "/api/tags"), ("POST", "/v1/sessions/a/pin"), ("GET", "/slots")]
+)
+async def test_only_requests_of_the_model_wait(tmp_path: Path, gate: threading.Event, method: str, path: str) -> None:
+    async with loading(tmp_path, gate) as daemon:
+        assert (await daemon.ask(method, path)).code == "model_loading"
+
+
+# --- requests that wait ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Waiting:
+    path: str
+    body: Json
+    progress: bytes
+    """The bytes that the stream begins with while the model loads."""
+    last: bytes
+    """The beginning of the last frame of the complete stream."""
+    mistake: Json
+    """A member with a value outside its range."""
+    error: bytes
+    """What follows in the stream of a request with the mistake."""
+
+
+_MESSAGE: list[Json] = [{"role": "user", "content": "hello"}]
+_COMMENT = b": Loading the model: 43 %\n: keep-alive\n\n"
+STREAMS = {
+    "chat": Waiting("/v1/chat/completions", chat(stream=True), _COMMENT, b"data: [DONE]", {"stop": ["a"] * 99},
+                    b'data: {"error":{"message":'),
+    "text": Waiting("/v1/completions", {"prompt": "a", "max_tokens": 4, "stream": True}, _COMMENT, b"data: [DONE]",
+                    {"stop": ["a"] * 99}, b'data: {"error":{"message":'),
+    "messages": Waiting("/v1/messages", {"model": "m", "messages": _MESSAGE, "max_tokens": 8, "stream": True},
+                        b': Loading the model: 43 %\nevent: ping\ndata: {"type":"ping"}\n\n', b"event: message_stop",
+                        {"stop_sequences": ["a"] * 99},
+                        b'event: error\ndata: {"type":"error","error":{"type":"invalid_request_error","message":'),
+    "responses": Waiting("/v1/responses", {"input": "hello", "max_output_tokens": 8, "stream": True}, _COMMENT,
+                         b"event: response.incomplete", {"top_p": 9.0},
+                         b'event: error\ndata: {"type":"error","sequence_number":0,"code":"invalid_value","message":'),
+    "ollama": Waiting("/api/chat", {"model": "m", "messages": _MESSAGE}, b" ", b'"done":true',
+                      {"options": {"stop": ["a"] * 99}},
+                      b'{"error":'),
+    "llamacpp": Waiting("/completion", {"prompt": "a", "n_predict": 4, "stream": True}, _COMMENT,
+                        b'"stop":true', {"stop": ["a"] * 99},
+                        b'data: {"error":{"message":'),
+}  # fmt: skip
+EACH = pytest.mark.parametrize("kind", STREAMS.values(), ids=STREAMS)
+
+
+async def waiting(daemon: Daemon, n: int) -> None:
+    """Waits until n requests wait for the model."""
+    async with asyncio.timeout(SETTLE_S):
+        while daemon.state.admission.n_live != n:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_request_waits_for_the_model(tmp_path: Path, gate: threading.Event) -> None:
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        asked = [
+            asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="a"))),
+            asyncio.create_task(daemon.ask("POST", "/tokenize", {"content": "hello"})),
+            asyncio.create_task(daemon.ask("POST", "/v1/completions", b"{")),
+        ]
+        await waiting(daemon, 3)
+        gate.set()
+        answers = await asyncio.gather(*asked)
+        assert [answer.status for answer in answers] == [200, 200, 400]
+        assert answers[0].headers["X-LLM-Session-Id"] == "a" and answers[0].json["choices"]
+        assert answers[2].code == "invalid_json"
+        assert daemon.state.admission.n_live == 0
+
+
+@EACH
+async def test_a_stream_reports_how_much_is_loaded(tmp_path: Path, gate: threading.Event, kind: Waiting) -> None:
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        daemon.state.loading = Loading(lambda: 437)
+        async with daemon.http.post(daemon.url + kind.path, json=kind.body) as response, asyncio.timeout(SETTLE_S):
+            assert response.status == 200 and "X-Request-Id" in response.headers
+            assert await response.content.readexactly(len(kind.progress)) == kind.progress
+            gate.set()
+            text = await response.read()
+        assert kind.last in text and kind.error not in text
+    assert daemon.state.metrics.streams_open == 0
+
+
+@EACH
+async def test_an_error_after_a_stream_has_begun_is_an_event(
+    tmp_path: Path, gate: threading.Event, kind: Waiting
+) -> None:
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        daemon.state.loading = Loading(lambda: 437)
+        body = {**kind.body, **kind.mistake}
+        async with daemon.http.post(daemon.url + kind.path, json=body) as response, asyncio.timeout(SETTLE_S):
+            assert await response.content.readexactly(len(kind.progress)) == kind.progress
+            gate.set()
+            text = await response.read()
+        assert text.lstrip().startswith(kind.error) and kind.last not in text
+
+
+async def test_a_complete_answer_in_a_stream_that_has_begun(tmp_path: Path, gate: threading.Event) -> None:
+    """Ollama's clients send a chat without messages to load the model."""
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        async with daemon.http.post(daemon.url + "/api/chat", json={"model": "m", "messages": []}) as response:
+            assert await response.content.readexactly(1) == b" "
+            gate.set()
+            text = await response.read()
+        assert text.endswith(b"\n") and json.loads(text)["done_reason"] == "load"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_no_longer_waits(tmp_path: Path, gate: threading.Event, stream: bool) -> None:
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        asked = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(stream=stream)))
+        await waiting(daemon, 1)
+        asked.cancel()
+        await waiting(daemon, 0)
+        assert not gate.is_set()
+
+
+async def test_how_many_requests_wait_is_limited(tmp_path: Path, gate: threading.Event) -> None:
+    async with loading(tmp_path, gate) as daemon:
+        daemon.state.admission.limit = 1
+        asked = asyncio.create_task(daemon.chat())
+        await waiting(daemon, 1)
+        assert (await daemon.ask("POST", "/v1/chat/completions", chat())).code == "overloaded"
+        gate.set()
+        await asked
+
+
+async def test_how_many_bytes_wait_is_limited(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BODIES_BYTES_IN_FLIGHT_MAX", 1000)
+    async with loading(tmp_path, gate) as daemon:
+        asked = asyncio.create_task(daemon.chat("a" * 600))
+        await waiting(daemon, 1)
+        while daemon.app[BODIES].n_bytes < 600:
+            await asyncio.sleep(0.001)
+        assert (await daemon.ask("POST", "/v1/chat/completions", chat("a" * 600))).code == "overloaded"
+        gate.set()
+        await asked
+
+
+async def test_a_body_that_is_too_large_does_not_wait(tmp_path: Path, gate: threading.Event) -> None:
+    async with loading(tmp_path, gate, body_limit=1024) as daemon:
+        assert (await daemon.ask("POST", "/v1/chat/completions", b"{" * 2000)).code == "request_too_large"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [({"load_wait": 0.05}, "model_loading"), ({"request_timeout": 0.05}, "deadline_exceeded")],
+)
+async def test_how_long_a_request_waits_is_limited(
+    tmp_path: Path, gate: threading.Event, options: dict[str, float], code: str
+) -> None:
+    async with loading(tmp_path, gate, **options) as daemon:
+        assert (await daemon.ask("POST", "/v1/chat/completions", chat())).code == code
+
+
+async def test_a_stop_ends_the_wait(tmp_path: Path, gate: threading.Event) -> None:
+    async with loading(tmp_path, gate) as daemon:
+        asked = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat()))
+        await waiting(daemon, 1)
+        daemon.state.stop()
+        assert (await asked).code == "shutting_down"
+
+
+async def test_a_model_that_fails_to_load_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    def fail_later(options: EngineOptions) -> Any:
+        gate.wait()
+        raise EngineError("the file is cut off", "model")
+
+    monkeypatch.setattr("llmd.engine.loader.open_engine", fail_later)
+    app = create_app(config_of(tmp_path, keepalive_interval=0.1, state_dir=None), keys_of(None, None))
+    runner = runner_of(app)
+    await runner.setup()
+    await web.UnixSite(runner, tmp_path / "llmd.sock").start()
+    async with asyncio.timeout(SETTLE_S), ClientSession(connector=UnixConnector(str(tmp_path / "llmd.sock"))) as client:
+        plain = asyncio.create_task(client.post("http://llmd/v1/chat/completions", json=chat()))
+        async with client.post("http://llmd/v1/chat/completions", json=chat(stream=True)) as stream:
+            await stream.content.readuntil(b"\n\n")
+            while app[STATE].admission.n_live != 2:
+                await asyncio.sleep(0.001)
+            gate.set()
+            streamed = parse_events((await stream.read()).lstrip()).error
+            async with await plain as answer:
+                status, error, headers = answer.status, (await answer.json())["error"], answer.headers
+    assert (status, error["code"], headers["x-should-retry"]) == (500, "model_failed", "false")
+    assert error["message"] == "The model could not be loaded: the file is cut off" and error == streamed
+    await runner.cleanup()
+
+
 async def test_then_it_serves(tmp_path: Path, gate: threading.Event) -> None:
     async with loading(tmp_path, gate) as daemon:
         gate.set()
@@ -175,7 +374,7 @@ async def test_keys_count_from_the_beginning(tmp_path: Path, gate: threading.Eve
 
 
 VERBS = (
-    "status", "status --json", "models", "chat", "chat --session a", "sessions list", "sessions show a",
+    "status", "status --json", "models", "chat --session a", "sessions list", "sessions show a",
     "sessions reset a", "sessions close a", "sessions explain a", "sessions fork a b", "sessions park a",
     "sessions pin a", "sessions rename a b", "sessions save a label", "sessions load label", "sessions saved list",
     "sessions saved remove label",
@@ -195,6 +394,19 @@ def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
 def test_every_verb_is_tried() -> None:
     untried = {verb for verb in leaves(ctl.parser()) if not any(f"{tried} ".startswith(f"{verb} ") for tried in VERBS)}
     assert untried == {"help", "version"}
+
+
+async def test_a_chat_waits(
+    tmp_path: Path, gate: threading.Event, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n"))
+    monkeypatch.setattr("llmd.ctl.chat.signal.signal", lambda *_: None)  # only the main thread may do this
+    async with loading(tmp_path, gate, keepalive_interval=0.1) as daemon:
+        chatting = asyncio.create_task(asyncio.to_thread(ctl.main, ["--socket", str(daemon.config.socket), "chat"]))
+        await waiting(daemon, 1)
+        gate.set()
+        assert await chatting == EXIT_OK
+    assert "generated]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from llmd.answers import stored
-from llmd.app import OPENING, create_app, runner_of
+from llmd.app import create_app, runner_of
 from llmd.dialects.responses import store as response_store
 from llmd.http.access import keys_of
+from llmd.http.context import OPENING
 from tests.conversation import Conversation
 from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, serving
 from tests.test_process import Process, Start

@@ -149,8 +149,8 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
     """
     from aiohttp import web
 
-    from .app import OPENING, create_app, runner_of, stop_serving
-    from .http.context import STATE
+    from .app import create_app, runner_of, stop_serving
+    from .http.context import OPENING, STATE
 
     app = create_app(config, keys, loader)
     state, runner = app[STATE], runner_of(app)

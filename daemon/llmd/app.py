@@ -29,7 +29,8 @@ from .engine.loader import DaemonEngineLoader, EngineLoader
 from .http.access import KeyFileError, KeyRing, keys_of
 from .http.boundary import add_headers, boundary
 from .http.connections import Runner
-from .http.context import STATE, LoadedModel, State
+from .http.context import OPENING, STATE, LoadedModel, State
+from .http.loading import wait_for_model
 from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
 from .pipeline.services import Services
@@ -43,15 +44,13 @@ from .turns.log import TurnLog
 
 log = logging.getLogger("llmd")
 
-OPENING = web.AppKey("opening", asyncio.Task[None])
-"""The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""
-
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
     """Returns the application. When the application starts, `loader` begins to load the model, unless `loader.begin()`
-    was called before. Until the model is loaded, only public endpoints such as /ready answer; the others return 503.
+    was called before. Until the model is loaded, only public endpoints such as /ready answer; requests to the others
+    wait (http/loading.py) or get 503.
     """
-    app = web.Application(middlewares=[boundary])
+    app = web.Application(middlewares=[boundary, wait_for_model])
     loader = loader or DaemonEngineLoader(config)
     warn_of_guessable(keys)
     app[STATE] = State(

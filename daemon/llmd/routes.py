@@ -22,8 +22,9 @@ from .dialects.openai import wire as openai
 from .dialects.responses import endpoints as response
 from .dialects.responses import store as response_store
 from .dialects.responses import wire as responses
+from .dialects.responses.writer import ENVELOPE as RESPONSES
 from .http import framing
-from .http.context import ENVELOPES, OPENAPI, PUBLIC
+from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
 from .http.endpoints import explain, health, models, openapi, session_verbs, sessions, text, wire
 from .http.endpoints.endpoint import Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
@@ -42,7 +43,7 @@ ENDPOINTS = (
              "Count the prompt tokens of a request to /v1/messages", anthropic.TokenCount,
              anthropic.CountTokensRequest, envelope=ANTHROPIC, failures=RENDERS),
     Endpoint("POST", "/v1/responses", response.create_response, "Answer a conversation with OpenAI's Responses API",
-             responses.Response, responses.ResponseRequest, generates=True,
+             responses.Response, responses.ResponseRequest, generates=True, envelope=RESPONSES,
              failures=(*GENERATES, *RESPONSE, "previous_response_not_found")),
     Endpoint("POST", "/v1/responses/input_tokens", response.count_input_tokens,
              "Count the prompt tokens of a request to /v1/responses",
@@ -152,5 +153,7 @@ def add_routes(app: web.Application) -> None:
         app.router.add_route(method, path, ollama_models.refuse_change, expect_handler=leave_expectation)
     app[response_store.STORE] = response_store.ResponseStore()
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
+    waiting = filter(lambda endpoint: endpoint.waits_for_model, ENDPOINTS)
+    app[WAITING] = {endpoint.spellings[0]: endpoint.framing if endpoint.generates else None for endpoint in waiting}
     app[ENVELOPES] = {endpoint.spellings[0]: endpoint.envelope for endpoint in ENDPOINTS}
     app[OPENAPI] = openapi.document(ENDPOINTS)

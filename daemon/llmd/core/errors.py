@@ -123,6 +123,7 @@ CODES: dict[str, Kind] = {
     "model_loading": Kind(503, SERVER, "The model is still loading. GET /ready shows the progress."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
     # Failures.
+    "model_failed": Kind(500, SERVER, "The model could not be loaded. The server's log has the reason."),
     "cancelled": Kind(
         499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
     ),
@@ -177,7 +178,7 @@ class ApiError(Exception):
         the request. Without the header, OpenAI's packages would let llmd generate the answer again, and Claude Code
         would repeat a request with a wrong key for three minutes.
         """
-        if self.code in ("deadline_exceeded", "constraint_failed"):
+        if self.code in ("deadline_exceeded", "constraint_failed", "model_failed"):
             return True
         return self.status < 499 and self.status != 429 and self.code not in ("request_timeout", "session_busy")
 

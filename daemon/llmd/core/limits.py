@@ -360,6 +360,7 @@ TABLE = (
     Limit("embeddings", EMBEDDING_TEXTS_MAX, "texts", "a request for embeddings", "invalid_value"),
     Limit("embeddings.text", "meta.n_embedding_tokens of GET /v1/models", "tokens", "a text to embed",
           "context_length_exceeded"),
+    Limit("load", "--load-wait", "seconds", "the time that a request waits while the model loads", "model_loading"),
     Limit("time", "--request-timeout", "seconds", "the time from the arrival of a request to its end",
           "deadline_exceeded"),
     Limit("requests", LIVE_REQUESTS_MAX, "requests", "running and waiting requests", "overloaded"),

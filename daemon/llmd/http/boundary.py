@@ -90,7 +90,6 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         if request.method == "OPTIONS":
             return await _options(state, request, handler, facts)
         facts.caller = _caller(state, request, facts)
-        _check_loaded(state, request, facts)
         return await handler(request)
     except ApiError as error:
         return _refusal(error, request, facts)
@@ -245,14 +244,6 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
     origin = request.headers.get("Origin")
     if check_origin(origin, host, state.config.allowed_origins):
         facts.cors_origin = origin
-
-
-def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
-    """Raises ApiError if the model is not loaded yet, unless the endpoint is public. Called before the handler, so that
-    the body of a refused request is not received.
-    """
-    if state.loaded_model is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
-        raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

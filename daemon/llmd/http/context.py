@@ -26,6 +26,7 @@ from ..process.progress import Heartbeat, Loading
 from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .envelope import Envelope
+from .framing import Framing
 from .metrics import Metrics
 
 REQUEST_ID_HEADER = "X-Request-Id"
@@ -153,6 +154,10 @@ class Facts:
     answering: Answering | None = None
     key: SessionKey | None = None
     """The session id of the request. None if the request generates nothing, or was refused before the id was known."""
+    body: bytes | None = None
+    """The body, if it was received before the handler was called, while the model was loading."""
+    begun: web.StreamResponse | None = None
+    """The stream, if it began while the model was loading."""
     error: ApiError | None = None
     """The error with which the request was refused."""
     cors_origin: str | None = None
@@ -176,6 +181,12 @@ class Facts:
 STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
 """Paths, without /v1, of the endpoints that need no API key."""
+WAITING = web.AppKey("waiting", dict[str, Framing | None])
+"""Paths, without /v1, of the endpoints whose requests wait while the model loads, with the form of the endpoint's
+streams. None if the endpoint has no streams.
+"""
+OPENING = web.AppKey("opening", asyncio.Task[None])
+"""The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
 """The error envelope of each endpoint, by the endpoint's path without /v1."""
 OPENAPI = web.AppKey("openapi", bytes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..core.errors import ApiError
+from .framing import event
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Envelope:
     kind: type[msgspec.Struct]
     """Type of the error body, for /openapi.json."""
     body: Callable[[ApiError], bytes]
+    event: Callable[[ApiError], bytes]
+    """Makes the frame of a stream that ends with this error before anything of the answer was sent."""
     statuses: Mapping[int, int] = field(default_factory=dict)
     """HTTP statuses that differ for the dialect's clients: maps a status of the error table (errors.CODES) to the
     status that these clients expect.
@@ -44,4 +47,4 @@ def _body(error: ApiError) -> bytes:
     return msgspec.json.encode(ErrorEnvelope(error=body))
 
 
-OWN = Envelope(ErrorEnvelope, _body)
+OWN = Envelope(ErrorEnvelope, _body, lambda error: event(_body(error)))

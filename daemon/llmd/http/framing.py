@@ -16,6 +16,18 @@ class Framing:
     client skips these bytes between two frames.
     """
 
+    def loading(self, status: str) -> bytes:
+        """Returns bytes that keep a stream alive while the model loads. Server-sent events have `status`, which must be
+        one line, in a comment. Lines of JSON cannot have it, because every client must skip these bytes.
+        """
+        if self.media != _EVENT_STREAM:
+            return self.keep_alive
+        return b": %b\n%b" % (status.encode(), self.keep_alive)
+
+    def frame(self, data: bytes) -> bytes:
+        """Makes a frame of a complete JSON document, which must be one line."""
+        return event(data) if self.media == _EVENT_STREAM else data + LINE_CLOSES
+
     def headers(self) -> Mapping[str, str]:
         return {
             "Content-Type": self.media,
@@ -24,12 +36,13 @@ class Framing:
         }
 
 
+_EVENT_STREAM = "text/event-stream"
 LINES = Framing("application/x-ndjson", keep_alive=b" ")
 """Lines of JSON. A blank keeps the stream alive, because JSON allows blanks before a value. An empty line cannot be
 used, because some clients do not expect empty lines.
 """
 LINE_CLOSES = b"\n"
-EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
+EVENTS = Framing(_EVENT_STREAM, keep_alive=b": keep-alive\n\n")
 """Server-sent events. A comment, which clients skip, keeps the stream alive."""
 NAME_OPENS = b"event: "
 OPENS = b"data: "

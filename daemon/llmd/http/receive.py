@@ -80,13 +80,17 @@ BODIES = web.AppKey("bodies", Bodies)
 
 async def received(request: web.Request, limit: int) -> bytes:
     """Receives the body of the request and returns it. Raises ApiError, for example if the body has more than `limit`
-    bytes.
+    bytes. Returns the body at once if it was received before.
     """
+    facts = request[FACTS]
+    if facts.body is not None:
+        body, facts.body = facts.body, None
+        return body
     _check_encodings(request)
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     await _ask_for_it(request)
-    state, caller = request.app[STATE], request[FACTS].caller
+    state, caller = request.app[STATE], facts.caller
     state.take_part(caller)
     with request.app[BODIES].receiving(caller.owner, state.n_owners) as share:
         chunks = await _chunks(request, limit, share)

@@ -66,7 +66,7 @@ class Stream:
         self._answering = answering
         self._writer = writer
         self._metrics = request.app[STATE].metrics
-        self._response = web.StreamResponse(headers={**writer.framing.headers(), **headers})
+        self._response = request[FACTS].begun or web.StreamResponse(headers={**writer.framing.headers(), **headers})
         self.n_writes = 0
         """Number of completed writes to the connection."""
         self.is_writing = False

@@ -90,6 +90,9 @@ class Config:
         "maximum size of a request body", "bytes")
     shutdown_timeout: float = _server(30.0, number(0, 86400), "S",
         "maximum time for running requests to finish after SIGTERM", "seconds")
+    load_wait: float = _server(600.0, number(0, 86400, "seconds, {:g} to {:g}; 0 is not to wait"), "S",
+        "maximum time for a request to wait while the model loads; after this time the answer is 503; 0: do not wait",
+        "seconds")
     ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
         "context size: maximum tokens of a branch, or of one text for an embedding model; 0: the context that the model"
         " was trained for, but at most 131072 tokens (8192 for embeddings) and at most what fits into --kv-memory",

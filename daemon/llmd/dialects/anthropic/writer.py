@@ -58,7 +58,13 @@ def _message_of(error: ApiError) -> str:
     return error.message
 
 
-ENVELOPE = Envelope(wire.MessageError, lambda error: msgspec.json.encode(error_of(error)), _STATUSES)
+def _error(error: ApiError) -> bytes:
+    return msgspec.json.encode(error_of(error))
+
+
+ENVELOPE = Envelope(
+    wire.MessageError, _error, lambda error: framing.named_event(b"error", _error(error)), statuses=_STATUSES
+)
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -176,7 +182,7 @@ class MessageWriter(Writer):
         if isinstance(part, End):
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):
-            return framing.named_event(b"error", _encode(error_of(part.error)))
+            return ENVELOPE.event(part.error)
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _begun(self, usage: wire.MessageUsage) -> bytes:

@@ -51,7 +51,7 @@ class NativeWriter(Writer):
         if isinstance(part, End):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
-            return framing.event(OWN.body(part.error))
+            return OWN.event(part.error)
         if isinstance(part, PromptTokens):  # comes with return_tokens, but this API does not return it
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")

@@ -31,7 +31,7 @@ def _error(error: ApiError) -> bytes:
     return msgspec.json.encode(wire.OllamaError(error.message, error.code, error.param))
 
 
-ENVELOPE = Envelope(wire.OllamaError, _error)
+ENVELOPE = Envelope(wire.OllamaError, _error, lambda error: framing.LINES.frame(_error(error)))
 
 
 def stamp(seconds: float) -> str:
@@ -125,7 +125,7 @@ class _OllamaWriter(Writer):
         if isinstance(part, End):
             return self._called(self._calls.close(is_cut=part.is_cut)) + self._line(**measures_of(part))
         if isinstance(part, Failed):
-            return ENVELOPE.body(part.error) + framing.LINE_CLOSES
+            return ENVELOPE.event(part.error)
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     def _text_line(self, opens: bytes, text: str, details: Details | None) -> bytes:

@@ -107,7 +107,7 @@ class AnswerWriter(Writer):
         if isinstance(part, End):
             return self._finish(part)
         if isinstance(part, Failed):
-            return framing.event(ENVELOPE.body(part.error))
+            return ENVELOPE.event(part.error)
         if isinstance(part, ContentPart) and part.details is None:
             return self._chunk(part.index, self._content(part))
         choice, members = self._details.of_choice([part]), self._details.of_event(part)

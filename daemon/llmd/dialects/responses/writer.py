@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from ...core.errors import ApiError
 from ...core.parts import End, Failed, GeneratedToken, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
 from ...http import framing
 from ...http.context import State
+from ...http.envelope import OWN
 from ...http.stream import Writer
 from ..probabilities import chosen_tokens
 from . import wire
@@ -70,12 +72,9 @@ class ResponseWriter(Writer):
         return b"".join(map(self._framed, events))
 
     def _framed(self, event: Event) -> bytes:
-        name, members = event
         number = self._n_events
         self._n_events += 1
-        return b'event: %b\n%b{"type":"%b","sequence_number":%d,%b}%b' % (
-            name, framing.OPENS, name, number, members, framing.CLOSES,
-        )  # fmt: skip
+        return _framed(event, number)
 
     def _with(self, response: wire.Response) -> bytes:
         return b'"response":' + _encode(response)
@@ -160,12 +159,39 @@ class ResponseWriter(Writer):
         """Reports the error in two events, error and response.failed: some clients handle only the first, and some only
         the second.
         """
-        members = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
         events = self._closed("incomplete")
         response = msgspec.structs.replace(
             self._response, status="failed", error=wire.ResponseFailure(error.code, error.message), output=self._done
         )
-        return [*events, (b"error", members), (b"response.failed", self._with(response))]
+        return [*events, (b"error", _error(error)), (b"response.failed", self._with(response))]
+
+
+def _framed(event: Event, number: int) -> bytes:
+    """Makes a server-sent event. `number` is the number of events before it in the stream."""
+    name, members = event
+    return b'event: %b\n%b{"type":"%b","sequence_number":%d,%b}%b' % (
+        name, framing.OPENS, name, number, members, framing.CLOSES,
+    )  # fmt: skip
+
+
+def _error(error: ApiError) -> bytes:
+    """Returns the members of the event `error`."""
+    return b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
+
+
+def _failure(error: ApiError) -> bytes:
+    """Returns the events of a stream that fails before its request was read. Its response has only the members that do
+    not come from the request.
+    """
+    response = {
+        "id": new_id("resp"), "object": "response", "created_at": int(time.time()), "status": "failed",
+        "error": wire.ResponseFailure(error.code, error.message), "output": [],
+    }  # fmt: skip
+    failed = b'"response":' + _encode(response)
+    return _framed((b"error", _error(error)), 0) + _framed((b"response.failed", failed), 1)
+
+
+ENVELOPE = dataclasses.replace(OWN, event=_failure)
 
 
 def _spelling(text: str, before: list[GeneratedToken], own: list[GeneratedToken]) -> list[GeneratedToken]:

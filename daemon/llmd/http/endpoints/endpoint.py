@@ -11,7 +11,7 @@ from aiohttp import web
 from .. import framing
 from ..envelope import OWN, Envelope
 from ..framing import Framing
-from .failures import BODY, EVERYWHERE, KEYED
+from .failures import BODY, EVERYWHERE, KEYED, WAITS
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 VERSION_PREFIX = "/v1"
@@ -46,7 +46,15 @@ class Endpoint:
     @property
     def codes(self) -> frozenset[str]:
         keyed = () if self.is_public else KEYED
-        return frozenset((*EVERYWHERE, *keyed, *(BODY if self.takes else ()), *self.failures))
+        waiting = WAITS if self.waits_for_model else ()
+        return frozenset((*EVERYWHERE, *keyed, *waiting, *(BODY if self.takes else ()), *self.failures))
+
+    @property
+    def waits_for_model(self) -> bool:
+        """True if requests wait while the model loads. Requests of llmctl, and those without a body, such as lists, are
+        refused instead, because people and monitors want their answer at once.
+        """
+        return self.takes is not None and not self.path.startswith("/v1/sessions/")
 
     @property
     def spellings(self) -> tuple[str, str]:

@@ -13,6 +13,8 @@ EVERYWHERE = (
 )  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
 """Errors of endpoints that need the model and, if API keys are set, a key."""
+WAITS = ("model_failed",)
+"""Errors of endpoints whose requests wait while the model loads."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
     "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",

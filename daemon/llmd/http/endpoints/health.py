@@ -61,7 +61,7 @@ def _loading(state: State) -> Readiness:
     return Readiness(
         status="stopping" if state.is_stopping else "loading",
         model=state.config.model_id or _file_name(state.config.model),
-        requests=0,
+        requests=state.admission.n_live,
         seconds_without_progress=0.0,
         loaded_per_mille=state.loading.per_mille(),
         seconds_loading=round(state.loading.seconds(), 3),
