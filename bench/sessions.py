@@ -24,8 +24,7 @@ TURNS, BRANCH_AT = 6, 3
 N_CTX = 4096
 
 Costs = dict[str, list[Cost]]
-# The order matters, because each operation continues the conversation in the state in which the operation before left
-# it.
+# The order matters, because each operation continues the conversation that the previous operation has left.
 OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
     "regenerate": Conversation.regenerate,
     "edit last": Conversation.edit_last,

@@ -63,7 +63,9 @@ def test_overflow() -> None:
         return ContextLimits(n_ctx, 7, n_ctx_train, kv_bytes).error(n_prompt, "prompt")
 
     small, large = (overflow(n, n + 1000, n).message for n in (4096, 32768))
-    assert "--ctx-size" not in small and small.endswith("not trained for more tokens. Agents need 32768 tokens or more.")
+    assert "--ctx-size" not in small and small.endswith(
+        "not trained for more tokens. Agents need 32768 tokens or more."
+    )
     assert large.endswith("Please shorten the prompt: the model was not trained for more tokens.")
     assert "--ctx-size: the model was trained for 32768 tokens" in overflow(8192, 9000, 32768).message
     bound = overflow(8192, 9000, 32768, 96 << 20).message

@@ -91,8 +91,8 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The beginning of a request's conversation, up to and including an earlier answer, if its tokens are known from
-    that answer.
+    """The beginning of a request's conversation, whose tokens are known. It ends with an earlier answer, with which the
+    tokens were kept.
     """
 
     message: int

@@ -75,8 +75,8 @@ def exists(name: str) -> bool:
 
 
 def owner(socket_path: str | os.PathLike[str]) -> int:
-    """Returns the id of the user that must own the lock file and the session table: the user of this process or, if
-    that is root, the owner of the socket.
+    """Returns the id of the user that must own the lock file and the session table. This is the user of this process
+    or, if the process runs as root, the owner of the socket.
     """
     if os.geteuid() != 0:
         return os.geteuid()

@@ -22,8 +22,8 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""The value of `seed` that stands for a random seed. All its bits are set, so -1 has the same meaning, as in other
-servers.
+"""The value of `seed` that stands for a random seed. A client can also send -1, as to other servers: it is the same
+number modulo _SEEDS.
 """
 T = TypeVar("T")
 
