@@ -135,10 +135,9 @@ class Generation:
         token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError if the engine cannot accept the work. If `keeps_text` is true, `answer_text`
-        returns the whole text at the end. If `keeps_events` is true, `take_events` returns the events. If `after` is
-        not None, it is a generation with the same prompt, and this generation begins when `after` has prefilled the
-        prompt. `token_ends` gets the positions at which tokens end; this needs the flag RETURN_TOKENS in the command.
+        """Queues the work. Raises ApiError if the engine cannot accept it. `answer_text` needs `keeps_text`, and
+        `take_events` needs `keeps_events`. If `after` is not None, the work waits until that generation has prefilled
+        the same prompt. `token_ends` gets the ends of tokens if the command has the flag RETURN_TOKENS.
         """
         self.work = work
         self.is_stream = is_stream

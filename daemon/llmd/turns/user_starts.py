@@ -29,8 +29,8 @@ def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dic
 
     libllm leaves out a boundary if the conversation up to there, rendered alone, is not a prefix of the whole prompt.
     It does not report which boundaries it has left out. So if a boundary is missing, the result is usually empty. If
-    `after` is not -1, and the first message after it is the user's, the result then has only this message, which begins at
-    token 0.
+    `after` is not -1, and the first message after it is the user's, the result then has only this message, which begins
+    at token 0.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]
