@@ -20,6 +20,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "model": ("sim:hybrid", "sim:hybrid"),
     "model_id": ("my model", "my model"),
     "chat_template_file": ("/tmp/t.jinja", Path("/tmp/t.jinja")),
+    "models_dir": ("/srv/models", Path("/srv/models")),
     "host": ("::1", "::1"),
     "port": ("0", 0),
     "socket": ("/tmp/s.sock", Path("/tmp/s.sock")),

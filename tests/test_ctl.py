@@ -117,7 +117,7 @@ def test_an_option_that_is_none_gets_the_nearest(
         (["sessions", "ps"], "there is no verb ps; llmctl sessions --help lists all verbs"),
         (
             ["pull", "llama3"],
-            "there is no verb pull (did you mean models: llmd serves one model, which its option --model sets?)",
+            "there is no verb pull (did you mean models pull?)",
         ),
         (["--sock", "x", "--timeout", "0", "status"], "argument --timeout: must be above 0"),
         (["status", "more"], "unrecognized arguments: more"),

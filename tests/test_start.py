@@ -449,8 +449,8 @@ def refusal(start: Start, model: str) -> str:
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("llama3:8b", "llmd takes the path of a GGUF file"),
-        ("none.gguf", "No such file or directory"),
+        ("llama3:8b", "llmd OWNER/NAME downloads a model"),
+        ("none.gguf", "there is no such file"),
         ("https://example.org/model.gguf", "download the file first"),
     ],
 )

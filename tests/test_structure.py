@@ -214,16 +214,21 @@ def test_types_do_no_io() -> None:
 
 def test_llmctl_knows_only_its_client() -> None:
     """llmctl may use socket_trust (the path of the socket, and trust in it), help_text (--help and suggestions) and
-    session_key (valid ids). It imports libllm only when a verb needs it.
+    session_key (valid ids). It imports libllm only when a verb needs it. Only the verbs about models use `models`.
     """
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
-    assert {one.imported for one in outside} <= {
+    about_models = {one for one in outside if one.importer == "llmd.ctl.models"}
+    assert {one.imported for one in outside - about_models} <= {
+        "llmd.models.errors",
         "llmd.process.socket_trust",
         "llmd.process.help_text",
         "llmd.core.session_key",
         "llmd.engine.native",
         "llmd.engine.segment",
+    }
+    assert {one.imported for one in about_models if not one.imported.startswith("llmd.models")} == {
+        "llmd.process.progress"
     }
     assert {one.importer for one in outside if one.imported == "llmd.engine.native" and not one.lazy} == set()
 
@@ -238,6 +243,7 @@ def test_llmctl_starts_light() -> None:
         "_libllm",
         "llmd.engine.native",
         "llmd.engine.engine",
+        "huggingface_hub",
     )
     program = f"import sys, llmd.ctl.__main__; print([name for name in {heavy!r} if name in sys.modules])"
     loaded = subprocess.run(

@@ -22,7 +22,11 @@ class Verb:
     @property
     def arguments(self) -> list[argparse.Action]:
         """The arguments of the verb except those that every verb has. Words come first, then options."""
-        own = [action for action in self.parser._actions if action.dest not in SHARED]
+        own = [
+            action
+            for action in self.parser._actions
+            if action.dest not in SHARED and not isinstance(action, argparse._SubParsersAction)
+        ]
         return sorted(own, key=lambda action: bool(action.option_strings))
 
     @property
@@ -44,11 +48,13 @@ def flag(action: argparse.Action) -> str:
 
 
 def verbs(parser: argparse.ArgumentParser | None = None, path: str = PROGRAM) -> list[Verb]:
-    """Returns the verbs in the order of --help, without groups of verbs."""
+    """Returns the verbs in the order of --help, without groups of verbs that do nothing by themselves."""
     found = []
     for group in (parser or ctl.parser())._actions:
         if isinstance(group, argparse._SubParsersAction):
             for row in group._choices_actions:
                 sub, name = group.choices[row.dest], f"{path} {row.dest}"
-                found += verbs(sub, name) or [Verb(name, row.help or "", sub)]
+                if sub.get_default("run") is not None or "words" in {action.dest for action in sub._actions}:
+                    found.append(Verb(name, row.help or "", sub))
+                found += verbs(sub, name)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import llmd.process.socket_trust
-from llmd.ctl import advice, chat, manual, output, resident, sessions, status
+from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
@@ -26,14 +26,15 @@ from llmd.ctl.context import (
     Context,
 )
 from llmd.ctl.text import printable
+from llmd.models.errors import ModelError
 from llmd.process.help_text import format_sections, nearest, unrecognized
 
-VERB_GROUPS = (status, sessions, chat)
+VERB_GROUPS = (status, models, sessions, chat)
 TIMEOUT_S_DEFAULT = 10.0
 ELSEWHERE = {
     "ps": "sessions list", "ls": "sessions list", "list": "sessions list", "top": "status", "run": "chat",
     "stop": "sessions close ID", "rm": "sessions close ID",
-    "pull": "models: llmd serves one model, which its option --model sets",
+    "pull": "models pull",
 }  # fmt: skip
 """For each of these verbs of Ollama and Docker: the verb of llmctl, or the option of llmd, that does the same."""
 
@@ -170,7 +171,8 @@ def run(options: argparse.Namespace) -> int:
     socket_path = options.socket or default_socket()
     client = Client(socket_path, options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
     try:
-        llmd.process.socket_trust.check_socket(Path(socket_path))
+        if getattr(options, "needs_daemon", True):
+            llmd.process.socket_trust.check_socket(Path(socket_path))
         code: int | None = options.run(Context(client, options, options.json))
     except llmd.process.socket_trust.UntrustedSocketError as error:
         complain(options.json, {"code": "socket_untrusted", "message": str(error)}, str(error))
@@ -181,6 +183,9 @@ def run(options: argparse.Namespace) -> int:
     except DaemonRefused as refused:
         complain(options.json, refused.error, refusal(refused))
         return EXIT_NOT_FOUND if refused.status == 404 else EXIT_REFUSED
+    except ModelError as error:
+        complain(options.json, {"code": "model_unavailable", "message": str(error)}, str(error))
+        return EXIT_REFUSED
     except resident.Unreadable as error:
         complain(options.json, {"code": "native_library_missing", "message": str(error)}, str(error))
         return EXIT_REFUSED

@@ -13,6 +13,7 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmctl status", "show whether llmd runs and is ready, and what it has done since its start"),
+        ("llmctl models pull Qwen/Qwen3-8B-GGUF", "download a model from huggingface.co; this needs no running llmd"),
         ("llmctl chat --session work", "chat with the model; Ctrl-C stops an answer, Ctrl-D ends the chat"),
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
         (
@@ -45,6 +46,9 @@ ENVIRONMENT = Section(
         ("LLMD_SOCKET", "path of llmd's unix socket, unless --socket is set"),
         ("XDG_RUNTIME_DIR", "the default socket is llmd/llmd.sock in this directory"),
         ("XDG_STATE_HOME", "directory for conversations, instead of ~/.local/state"),
+        ("LLMD_MODELS_DIR", "directory with GGUF files that llmctl models lists, too"),
+        ("HF_HOME", "directory of downloaded models, instead of ~/.cache/huggingface"),
+        ("HF_TOKEN", "token for private and gated models of huggingface.co"),
         ("NO_COLOR", "if set, llmctl does not dim notes"),
     ),
 )

@@ -25,7 +25,6 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         "show whether llmd runs and is ready, and what it has done since its start",
         not_ready,
     )
-    add_verb(verbs, shared, "models", run_models, "show the model that llmd serves")
     absent = "The exit status is 3 if llmd does not run or cannot be reached."
     add_verb(verbs, shared, "version", run_version, "show the versions of llmctl and llmd", absent)
 

@@ -95,7 +95,7 @@ class DaemonEngineLoader(EngineLoader):
 
     def _open(self) -> Any:
         try:
-            path = find_model(self._options.model, self._free_bytes, self.download)
+            path = find_model(self._options.model, self._free_bytes, self.download, self._config.models_dir)
         except ModelError as error:
             raise EngineError(str(error), "model") from None
         finally:

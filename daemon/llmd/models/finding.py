@@ -11,9 +11,11 @@ from pathlib import Path
 
 from ..process.logs import fields
 from ..process.progress import Download
+from . import catalog
+from .catalog import LM_STUDIO, OLLAMA, LocalModel, local_models
 from .choice import Choice, RepositoryFile, candidates_of, choose, gib, is_projector
 from .errors import ModelError
-from .names import HubName, parse_hub_name
+from .names import HubName, is_hub_name, parse_hub_name
 
 log = logging.getLogger("llmd.models")
 
@@ -26,18 +28,47 @@ def is_path(model: str) -> bool:
     return model.startswith("sim:") or os.path.lexists(model)
 
 
-def find_model(model: str, free_bytes: FreeBytes, download: Download) -> str:
+def is_local_name(model: str) -> bool:
+    """Returns whether the text can only be the name of a model on this machine: it is no path, no address and no name
+    on the hub.
+    """
+    return not is_path(model) and not is_hub_name(model) and "/" not in model and not model.startswith("~")
+
+
+def find_model(model: str, free_bytes: FreeBytes, download: Download, models_dir: Path | None = None) -> str:
     """Returns the path of the model. Raises ModelError."""
     if is_path(model):
         return model
+    if is_local_name(model):
+        return str(_on_this_machine(model, free_bytes(), models_dir))
     name = parse_hub_name(model)
-    return model if name is None else str(from_hub(name, free_bytes, download))
-
-
-def from_hub(name: HubName, free_bytes: FreeBytes, download: Download) -> Path:
-    """Returns the path of the model in the hub's cache. Downloads the model if it is not there."""
+    if name is None:
+        return model
     free = free_bytes()
-    return _from_cache(name, free) or pull(name, free, download)
+    found = _from_cache(name, free)
+    if found is not None:
+        return str(found)
+    copy = catalog.with_name(str(name), local_models(models_dir, (LM_STUDIO, OLLAMA)), free)
+    return _found(copy) if copy is not None else str(pull(name, free, download))
+
+
+def _on_this_machine(name: str, free_bytes: int | None, models_dir: Path | None) -> str:
+    models = local_models(models_dir)
+    found = catalog.with_name(name, models, free_bytes)
+    if found is not None:
+        return _found(found)
+    own = "" if models_dir is None else f"{models_dir}, "
+    raise ModelError(
+        f"there is no such file, and no model of this name in {own}the cache, and the folders of LM Studio and Ollama: "
+        "llmctl models list shows the names, and llmd OWNER/NAME downloads a model from huggingface.co"
+    )
+
+
+def _found(one: LocalModel) -> str:
+    log.info(
+        "model found", extra=fields(name=one.name, source=one.source, file=one.path, size=gib(one.candidate.n_bytes))
+    )
+    return str(one.path)
 
 
 def pull(name: HubName, free_bytes: int | None, download: Download) -> Path:

@@ -111,13 +111,18 @@ def snapshots(repository: str | None = None) -> list[Snapshot]:
 
 
 def remove(files: Sequence[Path]) -> None:
-    """Removes cached files, and their contents unless another cached file has the same."""
+    """Removes cached files, and their contents unless another cached file has the same. Removes everything of a
+    repository that has no other cached file.
+    """
     blobs = {file.resolve() for file in files}
     for file in files:
         file.unlink(missing_ok=True)
     still_used = {one.folder / file.path for one in snapshots() for file in one.files}
     for blob in blobs - {path.resolve() for path in still_used}:
         blob.unlink(missing_ok=True)
+    for folder in {file.relative_to(cache_folder()).parts[0] for file in files}:
+        if not any(path.is_file() for path in (cache_folder() / folder / "snapshots").rglob("*")):
+            shutil.rmtree(cache_folder() / folder)
 
 
 # --- the hub ----------------------------------------------------------------------------------------------------------
