@@ -65,9 +65,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """Returns an answer with the prompt's tokens and as many generated tokens as are part of `text`, which is the
-    answer that the client got. `spell` returns the text of tokens. Returns None if the generated tokens are another
-    text.
+    """Returns an answer with the tokens of the prompt and the generated tokens that make up `text`, the answer that the
+    client got. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
 
     The last tokens are left out if their text goes beyond the end of `text`. This happens because the client's text
     ends before a stop string or an incomplete character.

@@ -1,4 +1,5 @@
-"""Lets libllm check the JSON that clients send, and make a copy that is cheap to decode, before Python decodes it.
+"""Passes the JSON of clients to libllm before Python decodes it. libllm checks the JSON, and makes a copy that is cheap
+to decode.
 
 msgspec holds the interpreter lock while it decodes a document. A body with many values would thus block the event loop
 even if another thread decoded it. libllm scans the body without that lock, and refuses a body that would take long to

@@ -59,7 +59,7 @@ class EngineLoader:
         """Called just before the engine is opened. Subclasses can override it."""
 
     def _open(self) -> Any:
-        """Called in the thread that owns the engine."""
+        """Opens the engine, and returns its pointer. Called in the thread that owns the engine."""
         return open_engine(self._options)
 
     async def pointer(self) -> Any:

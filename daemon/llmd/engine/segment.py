@@ -3,8 +3,8 @@
 Each daemon makes a new random name for its table, so that no other user can create shared memory of that name first.
 The lock file is in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the
 current daemon's table, and the other lines are the names of tables that killed daemons left. The name of such a table
-stays in the file until a later daemon with the same model has taken over the table. The current daemon creates the
-shared memory of its own table only after that, so for some time the first name does not exist.
+stays in the file until a later daemon with the same model has taken over the table. A daemon creates its own table only
+after it has taken over these tables, so for some time no table has the first name.
 """
 
 from __future__ import annotations

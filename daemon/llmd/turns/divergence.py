@@ -2,9 +2,9 @@
 Pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
-the tokens around the first difference are kept. The branch's tokens are left out of the report if the decode thread may
-have compared the prompt with other tokens: if the branch was busy when the request arrived, if the decode thread chose
-or opened another branch, or if it reports the first difference at another token.
+the tokens around the first difference are kept. The decode thread may compare the prompt with other tokens later. The
+branch's tokens are then left out of the report: if the branch was busy when the request arrived, if the decode thread
+chose or opened another branch, or if it reports the first difference at another token.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
-"""Types of tools, without the date at their end, that clients run and send without a schema, because Anthropic's models
-know their input. llmd refuses these tools, because its model does not know their input.
+"""Types of tools that clients run, without the date at the end of each type. Clients send these tools without a schema,
+because Anthropic's models know the input of the tools. llmd refuses these tools, because its model does not know it.
 """
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """Maps Anthropic's efforts to the efforts that templates know."""

@@ -180,8 +180,8 @@ def _error(error: ApiError) -> bytes:
 
 
 def _failure(error: ApiError) -> bytes:
-    """Returns the events of a stream that fails before its request was read. Its response has only the members that do
-    not come from the request.
+    """Returns the events of a stream that fails before its request was read. The response in the last event has only
+    the members that do not come from the request.
     """
     response = {
         "id": new_id("resp"), "object": "response", "created_at": int(time.time()), "status": "failed",
