@@ -174,9 +174,8 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns True if the model's file can be opened, or if the model needs no file yet: it is a simulated one, or its
-    name is one of the hub, so that it may have to be downloaded first. Does not check whether the file is a valid
-    model.
+    """Returns True if the model's file can be opened. Also returns True for a simulated model, which has no file, and
+    for a name on the hub, whose file may have to be downloaded first. Does not check whether the file is a valid model.
     """
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))

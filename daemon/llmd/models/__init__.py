@@ -1,1 +1,1 @@
-"""Models by name: finds a model's files on this machine, or downloads them from a hub."""
+"""Finds the files of a model on this machine by the model's name, or downloads them from a hub such as huggingface.co."""

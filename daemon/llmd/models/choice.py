@@ -43,7 +43,7 @@ class Candidate:
     """The path of the file without .gguf and without the number of the part."""
     files: tuple[RepositoryFile, ...]
     n_files: int
-    """Number of files that the model has. Larger than the length of `files` if some are missing."""
+    """Number of files that the model should have. `files` has fewer if some are missing."""
 
     @property
     def is_complete(self) -> bool:
@@ -83,7 +83,9 @@ def base_of(name: str) -> str:
 
 
 def is_projector(path: str) -> bool:
-    """Returns whether the file is the projector of a model that sees or hears, which is no model by itself."""
+    """Returns whether the file is a projector: the part of a model that processes images or sound. It is no model by
+    itself.
+    """
     return "mmproj" in path.rpartition("/")[2].lower()
 
 
@@ -93,7 +95,7 @@ def _is_model(path: str) -> bool:
 
 
 def candidates_of(files: Iterable[RepositoryFile]) -> list[Candidate]:
-    """Groups the files of a repository or folder to models. Leaves out projectors and files that are not GGUF."""
+    """Groups the files of a repository or folder into models. Leaves out projectors and files that are not GGUF."""
     groups: dict[str, dict[int, RepositoryFile]] = {}
     numbers: dict[str, int] = {}
     for file in files:
@@ -114,9 +116,9 @@ def candidates_of(files: Iterable[RepositoryFile]) -> list[Candidate]:
 def choose(
     candidates: Sequence[Candidate], quantization: str = "", file: str = "", free_bytes: int | None = None
 ) -> Choice:
-    """Returns the model to serve. If `file` is set, the model with this file; if `quantization` is set, the model with
-    this quantization; otherwise the most preferred model that fits into the memory. `free_bytes` is None if the memory
-    does not matter. Raises ModelError.
+    """Returns the model to serve. If `file` is set, this is the model with this file. If `quantization` is set, it is
+    the model with this quantization. Otherwise it is the most preferred model that fits into the memory. If
+    `free_bytes` is None, the memory does not matter. Raises ModelError.
     """
     if not candidates:
         raise ModelError(
@@ -190,7 +192,9 @@ def _checked(choice: Choice, free_bytes: int | None) -> Choice:
 
 
 def tags(candidates: Iterable[Candidate]) -> list[str]:
-    """Returns what can follow OWNER/NAME: the quantizations, or the file if its name states none."""
+    """Returns the texts that can follow "OWNER/NAME:": the quantization of each candidate, or the path of its file if
+    the name of the file states no quantization.
+    """
     return sorted({one.quantization or one.first for one in candidates})
 
 

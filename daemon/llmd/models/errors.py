@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 class ModelError(Exception):
-    """No model can be found, chosen or downloaded. The message is one sentence that says what to do. It does not
-    contain the name that the user wrote, unless it must.
+    """Raised if no model can be found, chosen or downloaded. The message is one sentence that says what to do. The
+    caller prints the name that the user wrote before the message, so most messages do not contain this name.
     """

@@ -18,7 +18,7 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _TEXT_BYTES_MAX = 1 << 20
 _ENTRIES_MAX = 1 << 16
 _VOCABULARY = "tokenizer."
-"""Begins the keys of large arrays, which come after the facts about the model."""
+"""The beginning of the keys of the vocabulary. Its large arrays come after the facts about the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Header:
 
     @property
     def is_model(self) -> bool:
-        """Whether the file is no projector and no adapter."""
+        """True if the file is a model, and not a projector or an adapter."""
         return self.architecture != "clip" and self.facts.get("general.type", "model") == "model"
 
 
 def read_header(path: Path) -> Header:
-    """Raises ModelError if the file has no valid header."""
+    """Reads the header of the file up to the vocabulary. Raises ModelError if the header is not valid."""
     try:
         with path.open("rb") as file:
             return _read(file)

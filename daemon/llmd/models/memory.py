@@ -1,5 +1,5 @@
-"""How much memory this machine has for a model. libllm checks the size again when it opens the model; this check comes
-before a download.
+"""Measures how much memory this machine has for a model, before the model is downloaded. libllm checks the size again
+when it opens the model.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _QUERY_S = 20
 
 
 def free_bytes(with_gpu: bool) -> int | None:
-    """Returns the memory that is available for a model, or None if it is unknown. With `with_gpu`, this includes the
-    memory of NVIDIA's and AMD's GPUs, even if llmd is built for the CPU only: libllm then refuses the model.
+    """Returns the memory that is available for a model, in bytes, or None if it is unknown. With `with_gpu`, this
+    includes the memory of NVIDIA's and AMD's GPUs, even if llmd is built for the CPU only. libllm then refuses a model
+    that is too large.
     """
     host = _host_bytes()
     return None if host is None else min([host, *_cgroup_bytes()]) + (_gpu_bytes() if with_gpu else 0)
@@ -35,7 +36,9 @@ def _host_bytes(meminfo: Path = _MEMINFO) -> int | None:
 
 
 def _cgroup_bytes(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> Iterator[int]:
-    """Yields what each control group with a limit leaves. Cached pages of files count as free."""
+    """Yields, for each control group with a memory limit, how many bytes are left until the limit. Cached pages of
+    files count as free.
+    """
     for group in cgroups(mount, own):
         with suppress(OSError, ValueError):  # ValueError: the file says "max", which means no limit
             limit = int((group / "memory.max").read_text())

@@ -1,4 +1,6 @@
-"""Names of models. `OWNER/NAME[:QUANTIZATION]` names a repository of the hub, other names a file of this machine."""
+"""Parses names of models. `OWNER/NAME[:QUANTIZATION]` names a repository of the hub. Every other name is that of a file
+on this machine.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/|hf:/
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FORM = "a name is OWNER/NAME, OWNER/NAME:QUANTIZATION or OWNER/NAME:FILE.gguf"
 _LATEST = "latest"
-"""A tag of Ollama that names no quantization."""
+"""A tag that Ollama's names can have. It names no quantization."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Download:
     def __init__(self, on_change: Callable[[Download], None] | None = None) -> None:
         self.name = ""
         self.n_bytes = 0
-        """Bytes that are on this machine. They include bytes of an earlier download."""
+        """Bytes of the model that are on this machine, including those of an earlier, interrupted download."""
         self.n_bytes_total = 0
         self.is_checking = False
         self.is_running = False
@@ -95,8 +95,8 @@ class Loading:
 
     def retry_after_s(self) -> int:
         """Returns after how many seconds a client should try again, which is the remaining time of loading, within
-        fixed limits. The remaining time is estimated from how long the part that is loaded has taken. A download takes
-        longer than these limits.
+        fixed limits. The remaining time is estimated from how long the part that is loaded has taken. During a
+        download, returns the upper limit, because a download takes longer.
         """
         if self.download.is_running:
             return limits.LOAD_RETRY_AFTER_S_MAX
@@ -105,7 +105,7 @@ class Loading:
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)
 
     def progress(self, model: str) -> tuple[int, str]:
-        """Returns a number that grows with the progress, and the status line for systemd."""
+        """Returns a number that grows while the model is downloaded and loaded, and the status line for systemd."""
         one, per_mille = self.download, self.per_mille()
         status = f"Loading {model}: {per_mille // 10} %"
         if one.is_running:

@@ -54,8 +54,8 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Returns the answer of /ready while the model is downloaded or loads. If --model-id is not set, the model has its
-    name on the hub or the name of its file, because the name inside the file is not known yet.
+    """Returns the answer of /ready while the model is downloaded or loads. If --model-id is not set, `model` is the
+    name on the hub or the name of the file, because the name inside the file is not known yet.
     """
     one = state.loading.download
     return Readiness(
