@@ -24,8 +24,8 @@ _EVERY = tuple(row.name for row in SAMPLING if row.note)
 
 
 def samples(names: Iterable[str]) -> Callable[[type[T]], type[T]]:
-    """Returns a decorator that adds sampling parameters to the type of a request. `names` are their names in the
-    table.
+    """Returns a decorator that adds sampling parameters to the type of a request. `names` are their names in
+    core/sampling_table.py.
     """
     rows = [BY_NAME[name] for name in names]
     return has((row.spoken or row.name, Annotated[row.kind | None, _note(row)], None) for row in rows)

@@ -82,7 +82,7 @@ async def refuse_change(request: web.Request) -> web.Response:
 
 
 def _known(state: State, n_bytes: int) -> dict[str, Any]:
-    """Returns the members that describe the model in every list of models. `n_bytes` is its reported size."""
+    """Returns the members that describe the model in every list of models. `n_bytes` is the model's reported size."""
     name, digest = state.model_id, state.engine.info.fingerprint
     return {"name": name, "model": name, "size": n_bytes, "digest": digest, "details": _details(state)}
 
