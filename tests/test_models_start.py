@@ -52,7 +52,7 @@ def test_the_daemon_answers_while_it_downloads(start: Start, hub: LocalHub, mode
     process, ready = downloading(start, hub, tmp_path)
     assert (ready["status"], ready["model"], ready["loaded_per_mille"]) == ("loading", "ann/tiny", 0)
     assert ready["download"]["name"] == "ann/tiny" and ready["download"]["total_bytes"] == len(model)
-    assert process.ask("POST", "/v1/chat/completions", chat())[0] == 503
+    assert process.ask("GET", "/v1/models")[0] == 503
     assert hub.gate is not None
     hub.gate.set()
     assert process.wait_for("serving")["model"] == "model"
