@@ -163,7 +163,7 @@ def test_a_projector_is_left_out(hub: LocalHub, find: Finder, model: bytes) -> N
     found = find("a/b")
     assert found["path"].endswith("/m-Q6_K.gguf") and len(hub.downloads) == 1
     assert found["lines"][1] == {
-        "message": "left out, because llmd does not support images and sound",
+        "message": "the projector is not downloaded, because llmd does not support images and sound",
         "projector": "mmproj-m-F16.gguf",
     }
 
@@ -259,7 +259,7 @@ def test_a_hub_that_does_not_answer(hub: LocalHub, find: Finder) -> None:
         "continues the download"
     )
     assert find.error("a/b", HF_HUB_OFFLINE="1") == (
-        "the model is not in the cache, and HF_HUB_OFFLINE forbids to download it: unset it"
+        "the model is not in the cache, and HF_HUB_OFFLINE forbids downloads: unset HF_HUB_OFFLINE"
     )
 
 

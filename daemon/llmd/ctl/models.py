@@ -44,7 +44,9 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         actions, shared, "remove", run_remove, "remove a downloaded model from the cache", epilog=REMOVE_EPILOG
     )
     for parser in (show, remove):
-        parser.add_argument("name", metavar="NAME", help="name of the model, as llmctl models list shows it, or a part")
+        parser.add_argument(
+            "name", metavar="NAME", help="name of the model, as llmctl models list shows it, or a part of it"
+        )
     fetch.add_argument("name", metavar="NAME", help="OWNER/NAME, OWNER/NAME:QUANTIZATION or OWNER/NAME:FILE.gguf")
     remove.add_argument("--yes", action="store_true", help="do not ask")
     for parser in (listed, show, fetch, remove):

@@ -182,8 +182,8 @@ STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
 """Paths, without /v1, of the endpoints that need no API key."""
 WAITING = web.AppKey("waiting", dict[str, Framing | None])
-"""Paths, without /v1, of the endpoints whose requests wait while the model loads, with the form of the endpoint's
-streams. None if the endpoint has no streams.
+"""The endpoints whose requests wait while the model loads. Maps the path of an endpoint, without /v1, to the framing of
+its streams, or to None if the endpoint has no streams.
 """
 OPENING = web.AppKey("opening", asyncio.Task[None])
 """The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""

@@ -19,7 +19,7 @@ class Envelope:
     """Type of the error body, for /openapi.json."""
     body: Callable[[ApiError], bytes]
     event: Callable[[ApiError], bytes]
-    """Makes the frame of a stream that ends with this error before anything of the answer was sent."""
+    """Makes the only frame of a stream that fails before any part of the answer was sent."""
     statuses: Mapping[int, int] = field(default_factory=dict)
     """HTTP statuses that differ for the dialect's clients: maps a status of the error table (errors.CODES) to the
     status that these clients expect.

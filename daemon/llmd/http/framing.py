@@ -17,8 +17,8 @@ class Framing:
     """
 
     def loading(self, status: str) -> bytes:
-        """Returns bytes that keep a stream alive while the model loads. Server-sent events have `status`, which must be
-        one line, in a comment. Lines of JSON cannot have it, because every client must skip these bytes.
+        """Returns bytes that keep a stream alive while the model loads. For server-sent events, these are a comment
+        with `status`, which must be one line. Lines of JSON have no comments, so `status` is left out.
         """
         if self.media != _EVENT_STREAM:
             return self.keep_alive

@@ -1,5 +1,5 @@
-"""Lets requests wait while the model loads, instead of refusing them. A client that starts together with llmd, or sends
-a request right after a restart, then needs no code that repeats the request.
+"""Lets requests wait while the model loads, instead of refusing them. So a client that starts at the same time as llmd,
+or sends a request right after a restart, does not have to repeat the request.
 
 The body is received at once, and held until the model is loaded. If a streamed request waits for longer than
 --keepalive-interval, its stream begins, so that proxies and clients do not close the connection: comments report how
@@ -28,19 +28,21 @@ from .receive import BODIES, received
 log = logging.getLogger("llmd.http")
 
 _SCAN = body_scan(0)
-"""The limits of a body for the smallest context, because the model's context is not known yet."""
+"""Checks a body against the limits that apply to the smallest context, because the model's context is not known yet."""
 
 
 class _Streamed(msgspec.Struct):
-    """The member of a body that says whether the answer is streamed. Other members and their errors are ignored."""
+    """A body of which only the member `stream` is decoded. It says whether the answer is streamed. Errors in other
+    members are ignored.
+    """
 
     stream: msgspec.Raw = msgspec.Raw(b"null")
 
 
 @web.middleware
 async def wait_for_model(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Calls the handler when the model is loaded. If the model is loading, requests of the endpoints in WAITING wait,
-    and requests of other endpoints raise ApiError before their body is received. Public endpoints never wait.
+    """Calls the handler when the model is loaded. While the model is loading, requests to the endpoints in WAITING
+    wait, and requests to other endpoints are refused before their body is received. Public endpoints never wait.
     """
     state, facts = request.app[STATE], request[FACTS]
     if state.loaded_model is not None or facts.endpoint in request.app[PUBLIC] or facts.endpoint == UNMATCHED:
@@ -72,8 +74,9 @@ def _still_loading(state: State) -> ApiError:
 
 
 async def _received_and_loaded(request: web.Request, framing: Framing | None) -> None:
-    """Receives the body, and waits until the model is loaded. The request counts as a live request, and its body counts
-    as one that is being received, so that the limits of both also limit what waits.
+    """Receives the body, and waits until the model is loaded. Meanwhile the request counts as a live request, and its
+    body as one that is being received, so that the limits on live requests and on bodies also apply to waiting
+    requests.
     """
     state, facts = request.app[STATE], request[FACTS]
     with state.admission.entered(facts.caller.owner):
@@ -109,8 +112,8 @@ async def _loaded(request: web.Request, body: bytes, framing: Framing | None) ->
 
 
 def _is_streamed(body: bytes, framing: Framing) -> bool:
-    """Returns whether the request asks for a stream, before the request can be read as a whole. An invalid body is not
-    streamed, so that its error gets an HTTP status when the model is loaded.
+    """Returns whether the request asks for a stream, before the whole request can be decoded. Returns False if the body
+    is invalid, so that its error gets an HTTP status when the model is loaded.
     """
     try:
         stream = bytes(decoder_of(_Streamed).decode(_SCAN.clean(body)).stream)

@@ -1,1 +1,1 @@
-"""Finds the files of a model on this machine by the model's name, or downloads them from a hub such as huggingface.co."""
+"""Finds the files of a model on this machine by the model's name, or downloads them from a hub (huggingface.co)."""

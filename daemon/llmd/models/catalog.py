@@ -1,5 +1,5 @@
-"""The models on this machine: in --models-dir, in the cache of huggingface.co's tools, and in the folders of LM Studio
-and Ollama. All folders are only read.
+"""Lists the models on this machine: those in --models-dir, in the cache of huggingface.co's tools, and in the folders
+of LM Studio and Ollama. Only reads these folders.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def with_exact_name(name: str, models: Iterable[LocalModel]) -> LocalModel | Non
 
 
 def with_name(name: str, models: Sequence[LocalModel], free_bytes: int | None) -> LocalModel | None:
-    """Returns the model that has this name: exactly, or without its owner, its quantization or the rest of its name. If
-    these are several quantizations of one model, chooses one of them. Returns None if no model has this name. Raises
-    ModelError if several have.
+    """Returns the model that has this name. The name can be complete, can lack the owner or the quantization, or can be
+    only the beginning of the model's name. If several quantizations of one model have this name, chooses one of them.
+    Returns None if no model has this name. Raises ModelError if different models have this name.
     """
     exact = with_exact_name(name, models)
     if exact is not None:
@@ -161,7 +161,9 @@ def _in_cache() -> Iterator[LocalModel]:
 
 
 def _tagged(repository: str, one: Candidate, models: Sequence[Candidate]) -> str:
-    """Returns OWNER/NAME:QUANTIZATION, or OWNER/NAME:FILE if the quantization does not name one file."""
+    """Returns OWNER/NAME:QUANTIZATION, or OWNER/NAME:FILE if the file has no known quantization, or if several files
+    have the same one.
+    """
     same = [other for other in models if other.quantization == one.quantization]
     tag = one.quantization if one.quantization and len(same) == 1 else one.first.rpartition("/")[2]
     return f"{repository}:{tag}"
@@ -202,7 +204,9 @@ def _ollama_name(parts: Sequence[str]) -> str:
 
 
 def _ollama_blob(folder: Path, manifest: Path) -> Path | None:
-    """Returns the file of the only model layer of a manifest, or None."""
+    """Returns the file of the model layer of a manifest. Returns None if the manifest does not have exactly one such
+    layer.
+    """
     with suppress(OSError, ValueError, KeyError, TypeError):
         if manifest.stat().st_size > _MANIFEST_BYTES_MAX:
             return None

@@ -1,5 +1,5 @@
-"""From what the user wrote to the path of a GGUF file: a path stays as it is, and a name is found on this machine or
-downloaded.
+"""Finds the path of the GGUF file for the text of --model: a path stays as it is, and the model of a name is looked up
+on this machine or downloaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from .names import HubName, is_hub_name, parse_hub_name
 log = logging.getLogger("llmd.models")
 
 FreeBytes = Callable[[], int | None]
-"""Returns the memory for the model, or None if the memory does not matter. Called only if a model must be chosen."""
+"""Type of a function that returns the memory for the model, or None if the memory does not matter. Called only if a
+model must be chosen.
+"""
 
 
 def is_path(model: str) -> bool:
@@ -89,7 +91,7 @@ def pull(name: HubName, free_bytes: int | None, download: Download) -> Path:
 
 
 def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
-    """Returns the path of a cached model that fits the name, without using the network."""
+    """Returns the path of a cached model that matches the name, or None. Does not use the network."""
     from . import hub
     from .gguf_header import read_header
 
@@ -119,4 +121,7 @@ def _report(message: str, name: HubName, choice: Choice) -> None:
 def _report_projectors(files: tuple[RepositoryFile, ...]) -> None:
     found = [file.path for file in files if is_projector(file.path)]
     if found:
-        log.info("left out, because llmd does not support images and sound", extra=fields(projector=found[0]))
+        log.info(
+            "the projector is not downloaded, because llmd does not support images and sound",
+            extra=fields(projector=found[0]),
+        )

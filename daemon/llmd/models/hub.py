@@ -111,8 +111,8 @@ def snapshots(repository: str | None = None) -> list[Snapshot]:
 
 
 def remove(files: Sequence[Path]) -> None:
-    """Removes cached files, and their contents unless another cached file has the same. Removes everything of a
-    repository that has no other cached file.
+    """Removes cached files. Also removes the content of each file, unless another cached file has the same content. If
+    a repository has no other cached file, removes its whole folder.
     """
     blobs = {file.resolve() for file in files}
     for file in files:
@@ -204,7 +204,9 @@ def _lock(content: BinaryIO, file: RepositoryFile) -> bool:
 
 
 def _download_rest(url: str, content: BinaryIO, file: RepositoryFile, progress: Download) -> None:
-    """Downloads the part that is missing. If the connection breaks, continues as long as each try brings more."""
+    """Downloads the missing part of the file. If the connection breaks, tries again as long as each try brings more
+    bytes.
+    """
     has = content.seek(0, os.SEEK_END)
     if has > file.n_bytes:
         has = content.truncate(0)
@@ -234,7 +236,7 @@ def _download_rest(url: str, content: BinaryIO, file: RepositoryFile, progress: 
 
 def _meter(progress: Download) -> type:
     class Meter:
-        """Stands in for a progress bar of tqdm."""
+        """Used by the library in place of a progress bar of tqdm."""
 
         def __init__(self, **_: object) -> None: ...
 
@@ -250,8 +252,8 @@ def _meter(progress: Download) -> type:
 
 
 def _check_content(partial: Path, file: RepositoryFile, progress: Download) -> None:
-    """Checks the hash, if the hub states one, and the header. Removes a file that fails, because a resumed download
-    could never become right.
+    """Checks the hash, if the hub states one, and the header. Removes a file that fails a check, because continuing its
+    download would not repair it.
     """
     progress.is_checking = True
     with partial.open("rb") as content:
@@ -275,7 +277,9 @@ def _repository_folder(name: HubName) -> Path:
 
 
 def _write_ref(name: HubName, commit: str) -> None:
-    """Notes which commit the branch has, so that other programs find the files without the network, too."""
+    """Writes the commit of the revision, such as `main`, to the cache, so that other programs also find the files
+    without the network.
+    """
     if name.revision == commit:
         return
     path = _repository_folder(name) / "refs" / name.revision
@@ -304,7 +308,9 @@ def _explained(name: HubName) -> Iterator[None]:
     try:
         yield
     except OfflineModeIsEnabled:
-        raise ModelError("the model is not in the cache, and HF_HUB_OFFLINE forbids to download it: unset it") from None
+        raise ModelError(
+            "the model is not in the cache, and HF_HUB_OFFLINE forbids downloads: unset HF_HUB_OFFLINE"
+        ) from None
     except HfHubHTTPError as error:
         raise ModelError(_refusal(name, error)) from None
     except OSError as error:

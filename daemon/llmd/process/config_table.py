@@ -74,7 +74,7 @@ class Config:
         "huggingface.co if it is not in the cache, or a simulated model for tests: sim:dense, sim:window, "
         "sim:recurrent, sim:hybrid, sim:none,embed=N (default: the model that comes with llmd)")
     models_dir: Path | None = _model(None, path, "DIR",
-        "directory with GGUF files that --model can name without path, ending and quantization, besides the models in "
+        "directory with GGUF files that --model can name without path, ending and quantization, like the models in "
         "the cache of huggingface.co's tools and in the folders of LM Studio and Ollama")
     model_id: str = _model("", text("a name"), "NAME", "name of the model in answers (default: the model's own name)")
     chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
