@@ -25,9 +25,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the JSON types of the values that satisfy the node (a set of conditions, shape.h). If the node lists its
- * values (enum, const), the result is exact only for strings, since callers only ask whether the value can be a
- * string. */
+/* Returns the JSON types of the values that satisfy the node (a set of conditions, shape.h). If the node has an enum or
+ * const, the result is exact only for strings. Callers only ask whether the value can be a string. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -45,9 +44,9 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the parameter names that at least one alternative of the schema (shape, shape.h) declares or requires, in the
- * order of the schema. An empty name is left out: no template can write it, and an empty schema_argument::name means a
- * group of undeclared parameters. */
+/* Returns the names of all parameters, in the order of the schema. A parameter is declared or required by at least one
+ * shape. A shape is one alternative of the schema (shape.h). The empty name is left out: no template can write it. An
+ * empty schema_argument::name means a group of undeclared parameters. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -93,11 +92,11 @@ class argument_compiler {
         : meaning(of_schema), values(to), out(all_rules), budget(spent)
     {}
 
-    /* Compiles the parameter with this name. The value must satisfy one of the shapes (alternatives of the schema,
-     * shape.h), and the parameter is required if all shapes require it. In {"anyOf": [{"properties": {"a": A}},
-     * {"properties": {"b": B}}]} the second alternative allows any value of `a`, since it does not forbid undeclared
-     * members. But a model that writes `a` means A. So if some shapes declare the name, the shapes that do not declare
-     * it are left out. */
+    /* Compiles the parameter with this name. The value must satisfy one of the shapes. A shape is one alternative of
+     * the schema (shape.h). The parameter is required if all shapes require it. An example is {"anyOf": [{"properties":
+     * {"a": A}}, {"properties": {"b": B}}]}. Its second alternative does not forbid undeclared members, so it allows
+     * any value of `a`. But a model that writes `a` means A. So shapes that do not declare the name are left out if
+     * another shape declares it. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -107,7 +106,7 @@ class argument_compiler {
             std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
         std::vector<node> ways;
         for (const shape &s : shapes) {
-            /* a shape that does not declare the name allows any value, which the schema's author did not intend */
+            /* a shape that does not declare the name would allow any value: the schema's author did not intend that */
             if (is_declared && !declares(s, name)) {
                 one.is_required = false;
                 continue;
@@ -135,8 +134,8 @@ class argument_compiler {
     rules &out;
     work_budget &budget;
 
-    /* Returns a rule of the values that satisfy at least one of the nodes (sets of conditions, shape.h), or "" if there
-     * is no such value. */
+    /* Returns a rule of the values that satisfy at least one of the nodes. A node is a set of conditions (shape.h).
+     * Returns "" if there is no such value. */
     std::string either(const std::vector<node> &ways)
     {
         std::string all;
@@ -162,8 +161,8 @@ class argument_compiler {
         }
     }
 
-    /* For templates that write strings without quotes: finds the strings that the parameter allows, and the rule of its
-     * other values. If finding the strings takes too much work, any string is allowed. */
+    /* Used for templates that write strings without quotes. Finds the strings that the parameter allows, and the rule
+     * of its other values. If finding the strings takes too much work, any string is allowed. */
     void find_texts(const std::vector<node> &ways, schema_argument *one)
     {
         automaton all;
@@ -192,8 +191,8 @@ class argument_compiler {
 
 /* Calls `compile` with fewer and fewer levels of the schema until the grammar is small enough. Each attempt can use
  * half of the remaining work budget. The other half is left for further attempts and other tools: otherwise, after one
- * tool with a costly schema, all later tools would be unconstrained. The rules of a failed attempt are removed, since
- * they can refer to rules that were never defined. Returns `nothing` if all attempts fail. */
+ * tool with a costly schema, all later tools would be unconstrained. The rules of a failed attempt are removed. They
+ * can refer to rules that were never defined. Returns `nothing` if all attempts fail. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {

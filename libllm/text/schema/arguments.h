@@ -16,20 +16,18 @@
 #include "text/schema/shape.h"
 
 /* One parameter of a tool, or a group of parameters whose names the schema does not declare. Some templates write a
- * string argument without quotes between its delimiters. With such a template, a parameter that can be a string or a
- * number, for example, needs two separate parts: its strings (`texts`), and the rule of its other values
- * (`not_text`). */
+ * string argument without quotes between its delimiters. With such a template, a parameter that allows strings and
+ * numbers needs two separate parts. `texts` has its strings. `not_text` is the rule of its other values. */
 struct schema_argument {
     std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
     bool is_required = false;                  /* true only if all alternatives of the schema require the parameter */
     bool may_be_text = false, is_text = false; /* is_text: the value can only be a string */
     std::optional<automaton> names, texts;     /* texts: the allowed strings, nullopt: any string */
-    std::string not_text;                      /* rule of the allowed values that are not strings; "" if only strings
-                                                * are allowed */
+    std::string not_text;                      /* rule of the allowed values that are not strings, or "" */
 };
 
-/* Compiles the schemas of a request's tools, one after the other. Keywords that cannot be enforced are ignored, so the
+/* Compiles the schemas of a request's tools, one after the other. Keywords that cannot be enforced are ignored. The
  * functions throw no exception but std::bad_alloc. */
 class schema_arguments {
   public:
@@ -56,10 +54,11 @@ class schema_arguments {
     std::optional<std::string> quoted_texts(const automaton &texts);
 
     /* Returns the rule of these strings, written without quotes and escapes, followed by the closing delimiter `close`.
-     * Returns nullopt if the rule would be too large, or if none of the strings can stand before `close`. */
+     * Returns nullopt if the rule would be too large. Also returns nullopt if none of the strings can stand before
+     * `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
-    /* Returns the whole grammar: all rules so far, and the rules of any JSON value (`object`, `value`, ...). */
+    /* Returns the whole grammar: all rules so far, and the rules of any JSON value. */
     std::string grammar() const
     {
         return out.grammar("object");

@@ -104,12 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both or neither accept, and if each
- * character leads from them to equivalent states. The algorithm starts with two classes, the accepting states and all
- * others. It splits classes until all states of a class lead to the same classes. After a split, only states that lead
- * to the smaller parts are examined again, because the largest part keeps the number of the class. So each state is
- * examined log n times per transition. The simpler algorithm, which examines all states after every split, takes n * n
- * steps for a chain of n states, and every length and every repetition in a pattern is such a chain. */
+/* Classes of equivalent states (Hopcroft's algorithm). Equivalent states both accept or both do not. Each character
+ * leads from them to equivalent states. The algorithm starts with two classes, the accepting states and all others. It
+ * splits classes until all states of a class lead to the same classes. After a split, the largest part keeps the number
+ * of the class. Only states that lead to the smaller parts are examined again. So each state is examined log n times
+ * per transition. A simpler algorithm examines all states after every split. For a chain of n states, this takes n * n
+ * steps. Every length and repetition in a pattern is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -280,8 +280,8 @@ class partition {
 };
 
 /* Makes the product of two automata. A state of the product is a pair of their states; only reachable pairs are made.
- * If one automaton has no transition for a character, its half of the pair becomes NOWHERE, because FIRST_ONLY and
- * EITHER accept strings that one automaton rejects. */
+ * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. FIRST_ONLY and EITHER
+ * accept strings that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -310,7 +310,7 @@ class product {
     std::vector<automaton::way> ways; /* transitions of the state being made */
     size_t n_ways = 0;
 
-    /* Looks up transitions of the state `from` for ascending characters; if `from` is NULL, all lead to NOWHERE. */
+    /* Looks up transitions of the state `from` for ascending characters. If `from` is NULL, all lead to NOWHERE. */
     class follower {
       public:
         explicit follower(const automaton::state *from)
@@ -422,8 +422,7 @@ automaton automaton_of_any()
 namespace {
 
 /* Returns a prefix tree of the strings. Equal states are not merged here, since `rules` merges them when it writes
- * them. The work is linear in the document; it is counted, but never refused: declared names must be excluded from an
- * object's undeclared names even if the budget is spent. */
+ * them. The work is linear in the document. It is counted, but never refused (see automaton.h). */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -484,8 +483,7 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* In state q, the string so far ends with the first q characters of `close`, and with no longer prefix of `close`
- * (Knuth, Morris and Pratt). */
+/* In state q, the longest prefix of `close` that ends the string so far has q characters (Knuth, Morris and Pratt). */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);

@@ -1,15 +1,18 @@
 /* automaton.h: sets of strings, as deterministic finite automata over Unicode characters. A JSON schema can put several
- * conditions on one string (pattern, length, format, excluded names). GBNF cannot express their intersection, nor a
- * complement, but automata can be intersected and complemented. {"pattern": "^a", "maxLength": 3, "not": {"const":
- * "ab"}} is one product of three automata, and rules.h writes each state of the product as a GBNF rule. The functions
- * are pure: any thread can call them.
+ * conditions on one string (pattern, length, format, excluded names). GBNF cannot express the intersection of such
+ * conditions, nor a complement. Automata can be intersected and complemented. For example, {"pattern": "^a",
+ * "maxLength": 3, "not": {"const": "ab"}} is one product of three automata. rules.h writes each state of the product as
+ * a GBNF rule. The functions are pure: any thread can call them.
  *
  * The product of automata with m and n states can have m * n states, and a regular expression of n characters can need
- * 2^n states. Since clients choose the schema, the operations that combine automata or merge states throw
- * grammar_beyond if the result would have more than AUTOMATON_STATES_MAX states, or if the work budget is spent.
- * Building an automaton from a list of strings is never refused; its work is linear in the document. The reason: the
- * rule of an object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise
- * {"more": 1, "a": 1} would be accepted although the schema says that `a` must be null. */
+ * 2^n states. Clients choose the schema, so states and work are limited. Operations that combine automata or merge
+ * states throw grammar_beyond in two cases:
+ * - The result would have more than AUTOMATON_STATES_MAX states.
+ * - The work budget is spent.
+ *
+ * Building an automaton from a list of strings is never refused. Its work is linear in the document. The rule of an
+ * object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise a schema
+ * that demands null for `a` would accept {"more": 1, "a": 1}. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
 
@@ -55,17 +58,17 @@ automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget 
 automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget);
 
 /* Returns the automaton of the strings x for which x + `close` contains `close` only at its end. An argument between
- * tags must be such a string, because it ends at the first closing tag that the model writes. `close` must not be
+ * tags must be such a string. The argument ends at the first closing tag that the model writes. `close` must not be
  * empty. */
 automaton automaton_of_text_before(const std::string &close);
 
 /* Returns the automaton of all strings of `least` to `most` characters. SIZE_MAX as `most` means no limit. The
- * automaton has a state for each length, so the function throws grammar_beyond if a limit is AUTOMATON_STATES_MAX or
+ * automaton has a state for each length. The function throws grammar_beyond if a limit is AUTOMATON_STATES_MAX or
  * more. */
 automaton automaton_of_length(size_t least, size_t most);
 
-/* Returns the smallest automaton that accepts the same strings: equivalent states are merged, and states from which no
- * accepting state can be reached are removed. */
+/* Returns the smallest automaton that accepts the same strings. Equivalent states are merged. States that lead to no
+ * accepting state are removed. */
 automaton automaton_reduced(const automaton &a, work_budget &budget);
 
 #endif

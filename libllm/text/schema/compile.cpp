@@ -17,8 +17,7 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
     expansion meaning(refs, policy, patterns, budget);
     rules out(most_bytes, budget);
     const std::string root = writer(meaning, patterns, out, n_levels, budget).value(meaning.node_of({{&document}}));
-    if (budget.is_spent()) { /* once the budget is spent, values of enum or const are kept without a test, so the
-                              * grammar may be wrong */
+    if (budget.is_spent()) { /* with a spent budget, enum values are kept untested, so the grammar may be wrong */
         meaning.give_up(document, work_budget::beyond());
     }
     if (root.empty() && policy == schema_policy::STRICT) {

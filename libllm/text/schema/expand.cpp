@@ -1,12 +1,13 @@
-/* expand.cpp: turns the conditions on a value into shapes (shape.h), that is into descriptions of the allowed values,
- * one for each combination of alternatives. Conditions that hold at once are merged into one `state`. If a schema has a
- * choice (anyOf, oneOf, if, ...), the state is copied for each alternative.
+/* expand.cpp: turns the conditions on a value into shapes (shape.h). A shape describes the values that one combination
+ * of alternatives allows. Conditions that hold at once are merged into one `state`. The keywords anyOf, oneOf and if
+ * are choices. The state is copied for each alternative of a choice.
  *
  * The danger is a product of choices: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
- * once and leave no shape: in {"type": "object", "oneOf": [...]}, an alternative of another type is dropped before its
- * own choices are tried. If there are still too many shapes (SHAPES_MAX), or if the budget is spent, STRICT refuses the
- * schema. LOOSE ignores all choices of the value and enforces only the unconditional conditions. */
+ * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
+ * dropped at once. Its own choices are never tried. STRICT refuses the schema if there are still more than SHAPES_MAX
+ * shapes, or if the budget is spent. LOOSE ignores all choices of the value and enforces only the unconditional
+ * conditions. */
 #include <algorithm>
 #include <cmath>
 
@@ -162,9 +163,9 @@ size_t expansion::state::n_items() const
  * and calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
  * combination of alternatives that does not contradict itself. If `has_choices` is false, all choices are ignored.
  *
- * A condition that is already merged (in `met`) is skipped. Otherwise a schema that refers to itself, such as {"allOf":
- * [{"$ref": "#"}]}, would never end. If the state has both a condition and its negation, the state is dropped at once,
- * without comparing keywords. */
+ * A condition that is already merged (in `met`) is skipped. Without this check, a schema that refers to itself would
+ * never end, such as {"allOf": [{"$ref": "#"}]}. If the state has both a condition and its negation, the state is
+ * dropped at once, without comparing keywords. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
@@ -288,8 +289,8 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* if there are two lists, only the shorter one is stored; is_kept later
-                                             * tests its values against the other conditions */
+            s.s.values = std::move(values); /* of two lists, only the shorter is stored. is_kept tests its values
+                                             * against the other conditions later */
         }
     };
     if (schema.contains("const")) {
@@ -395,11 +396,12 @@ void expansion::apply_objects(state &s, const schema_json &schema)
     apply_dependencies(s, schema);
 }
 
-/* Applies dependencies: if a member is present, other members are required, or the object must satisfy a schema. Each
- * dependency becomes a choice between an object without the member and an object that satisfies the dependency. A
- * condition must refer to the document, but the document has no schema that says "without this member". So this
- * condition refers to the dependency's keyword and the index of the member in it, and is_negated is true. The same
- * condition with is_negated false says that the dependent members are required (apply_dependency in negate.cpp). */
+/* Applies dependencies. If a member is present, a dependency requires other members, or demands that the object
+ * satisfies a schema. Each dependency becomes a choice between two alternatives: an object without the member, and an
+ * object that satisfies the dependency. A condition must refer to the document. But no schema in the document says
+ * "without this member". So this condition refers to the dependency's keyword and the index of the member in it, and
+ * is_negated is true. The same condition with is_negated false says that the dependent members are required
+ * (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -422,8 +424,8 @@ void expansion::apply_dependencies(state &s, const schema_json &schema)
 void expansion::apply_choices(state &s, const schema_json &schema)
 {
     if (schema.contains("allOf") && schema["allOf"].is_array()) {
-        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* `pending` is a stack: the last schema is pushed first, so
-                                                             * that the first is merged first */
+        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* `pending` is a stack: pushed last, the first schema is
+                                                             * merged first */
             s.pending.push_back({&schema["allOf"][i]});
         }
     }
@@ -452,12 +454,12 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* Applies oneOf as a choice between its alternatives. Each choice says that one alternative holds, and that every other
- * alternative that could hold for the same value does not hold. Treating oneOf like anyOf would accept values that
- * satisfy two alternatives and are therefore invalid. Negating all other alternatives would be right, but it is seldom
- * possible (keywords::NOT_NEGATED), and it multiplies the shapes. Most alternatives exclude each other by a type or a
- * constant, which is_nothing detects. The number of pairs to compare is the square of the number of alternatives: for
- * 1,500 constants this took 19 s and 950 MB. So oneOf is not enforced once the budget is spent. */
+/* Applies oneOf as a choice between its alternatives. Each choice says that one alternative holds. It negates every
+ * other alternative that could hold for the same value. Treating oneOf like anyOf would accept values that satisfy two
+ * alternatives and are therefore invalid. Negating all other alternatives would be right, but keywords::NOT_NEGATED
+ * seldom allows it. It would also multiply the shapes. Most alternatives exclude each other by a type or a constant,
+ * which is_nothing detects. The number of pairs to compare is the square of the number of alternatives: for 1,500
+ * constants this took 19 s and 950 MB. So oneOf is not enforced once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -35,7 +35,7 @@ std::string ipv6()
 {
     std::string all =
         "(?:" + GROUP + ":){7}" + GROUP + "|(?:" + GROUP + ":){6}" + IPV4 + "|::(?:" + GROUP + ":){0,5}" + IPV4;
-    /* `before` is the number of groups before "::", which stands for at least one group */
+    /* `before` is the number of groups before "::". The "::" stands for at least one group */
     for (int before = 0; before <= 7; before++) {
         const std::string first = before == 0 ? "" : GROUP + "(?::" + GROUP + "){" + std::to_string(before - 1) + "}";
         const int behind = 7 - before;

@@ -1,5 +1,5 @@
-/* formats.h: the formats (values of the JSON Schema keyword `format`) that are enforced. Any thread can call these
- * functions; a lock guards the cache of automata. */
+/* formats.h: the enforced values of the JSON Schema keyword `format`. Any thread can call these functions; a lock
+ * guards the cache of automata. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H
 

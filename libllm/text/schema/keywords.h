@@ -1,6 +1,6 @@
-/* keywords.h: the names of a JSON schema's keywords. A condition (a schema or one of its keywords, see shape.h)
- * identifies the keyword by the address of the name, so that comparing conditions needs no string comparison. Each name
- * must therefore have one address in the whole program, which is why the names are inline variables. */
+/* keywords.h: the names of a JSON schema's keywords. A condition is a schema or one of its keywords (shape.h). It
+ * identifies a keyword by the address of the name. So comparing conditions needs no string comparison. Each name must
+ * therefore have one address in the whole program, which is why the names are inline variables. */
 #ifndef LLM_SCHEMA_KEYWORDS_H
 #define LLM_SCHEMA_KEYWORDS_H
 
@@ -10,13 +10,13 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Keywords that `not` negates one by one: a value that violates one of them violates the whole schema. */
+/* Keywords that `not` negates one by one. A value that violates one of them violates the whole schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
-/* Keywords that are ignored if their value in the schema is not a number, also where the schema is negated. */
+/* Keywords that are ignored if their value in the schema is not a number. A negated schema ignores them too. */
 inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
                                               "minLength",     "maxLength",    "minItems",         "maxItems",
                                               "minProperties", "maxProperties"};
@@ -28,7 +28,7 @@ inline constexpr const char *WITH_TEXT[] = {"pattern"};
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 
-/* Keywords whose negation cannot be enforced, because no field of `shape` (shape.h) can express it. */
+/* Keywords whose negation cannot be enforced: no field of `shape` (shape.h) can express it. */
 inline constexpr const char *NOT_NEGATED[] = {"oneOf",
                                               "if",
                                               "additionalProperties",

@@ -1,7 +1,8 @@
-/* negate.cpp: negates schemas and keywords, which `not`, `oneOf` and `if` need. A value violates a schema if it
- * violates one of the keywords, so the negation of a schema with n keywords is a choice of n alternatives. A keyword
- * constrains only values of certain types, so its negation also demands the type: the negation of {"minimum": 3} allows
- * numbers below 3, but no strings. If a schema cannot be negated, STRICT refuses it, and LOOSE ignores the negation. */
+/* negate.cpp: negates schemas and keywords. The keywords `not`, `oneOf` and `if` need that. A value violates a schema
+ * if it violates one of the keywords. So the negation of a schema with n keywords is a choice of n alternatives. A
+ * keyword constrains only values of certain types. Its negation therefore also demands the type. For example, the
+ * negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be negated, STRICT refuses it,
+ * and LOOSE ignores the negation. */
 #include <algorithm>
 #include <cstring>
 
@@ -17,10 +18,10 @@ bool is_named(const char *keyword, const char *name)
     return strcmp(keyword, name) == 0;
 }
 
-/* Returns whether the schema has the keyword, and whether the keyword's value has the type that JSON Schema demands (a
- * number for `minimum`). A keyword with a value of another type is ignored: everything satisfies it, and nothing
- * satisfies its negation. Before this check existed, the negation of {"minimum": {...}} made a grammar rule with the
- * text of the object instead of digits. */
+/* Returns whether the schema has the keyword with a value of the right type. For `minimum`, JSON Schema demands a
+ * number. A keyword with a value of another type is ignored: everything satisfies it, and nothing satisfies its
+ * negation. Before this check existed, the negation of {"minimum": {...}} made a grammar rule with the text of the
+ * object instead of digits. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -69,9 +70,9 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 
 } // namespace
 
-/* Returns whether the negation of the schema can be expressed in the fields of a shape (shape.h). Callers ask this
- * before they negate anything, because a negation with some of its alternatives left out would forbid valid values.
- * Since a schema can refer to itself, at most `depth` references and nested schemas are followed. */
+/* Returns whether the fields of a shape (shape.h) can express the negation of the schema. Callers ask this before they
+ * negate anything, because a negation with some of its alternatives left out would forbid valid values. Since a schema
+ * can refer to itself, at most `depth` references and nested schemas are followed. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {
@@ -205,8 +206,8 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* Applies one side of a dependency such as {"dependentRequired": {"a": ["b"]}} (see apply_dependencies): if the
- * condition is negated, the member `a` is absent, otherwise the dependent member `b` is required. */
+/* Applies one side of a dependency such as {"dependentRequired": {"a": ["b"]}} (see apply_dependencies). If the
+ * condition is negated, the member `a` is absent. Otherwise the dependent member `b` is required. */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

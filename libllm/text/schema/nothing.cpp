@@ -1,5 +1,5 @@
-/* nothing.cpp: detects nodes (conditions on one value, shape.h) that no value can satisfy, if a few levels of the
- * schema prove that. Also collects the conditions of a shape on one object member.
+/* nothing.cpp: detects nodes that no value can satisfy. A node is a set of conditions on one value (shape.h). Only a
+ * few levels of the schema are examined. Also collects the conditions of a shape on one object member.
  *
  * If is_nothing returns true, it is proved that no value satisfies the node. If it returns false, there may still be no
  * such value, because patterns, array items and multipleOf are not examined. The result only serves to find
@@ -46,7 +46,7 @@ node expansion::member_node(const shape &s, const std::string &name)
                 const automaton *pattern = patterns.find(it.key(), nullptr);
                 if (pattern == nullptr || pattern->accepts(name)) {
                     is_declared = true;
-                    /* without an automaton it is unknown whether the pattern matches, so its schema is left out */
+                    /* without an automaton it is unknown if the pattern matches, so its schema is left out */
                     if (pattern != nullptr) {
                         out.push_back({&*it});
                     }
@@ -74,7 +74,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* provisional result for a node that contains itself: it assumes that some value is possible */
+    nothing[n] = false; /* provisional result for a node that contains itself: some value is possible */
     bool is_all = true;
     const std::vector<shape> shapes = shapes_of(n); /* a copy: the loop changes the cache to which shapes_of refers */
     for (const shape &s : shapes) {

@@ -12,8 +12,8 @@ constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
 /* names of the rules to which the result refers; rules.cpp has the rules */
 const char *const FRACTION = "fraction", *const MORE = "more";
 
-/* A bound without its sign. Negative numbers are written as a minus sign and the GBNF of the numbers without the sign,
- * so the code below handles only numbers from zero on. */
+/* A bound without its sign. A negative number is written as a minus sign and the number without sign. So the code below
+ * handles only numbers from zero on. */
 struct magnitude {
     std::string whole;    /* digits before the point, without leading zeros; "" for zero */
     std::string fraction; /* digits after the point, without trailing zeros */
@@ -31,7 +31,7 @@ int compared(const magnitude &a, const magnitude &b)
         return a.whole.size() < b.whole.size() ? -1 : 1;
     }
     const int whole = a.whole.compare(b.whole);
-    /* the fractions are compared digit by digit; if one fraction begins with the other, the longer one is larger */
+    /* the fractions are compared digit by digit. If one begins with the other, the longer one is larger */
     return whole != 0 ? whole : a.fraction.compare(b.fraction);
 }
 
@@ -40,8 +40,8 @@ magnitude power_of_ten(size_t n)
     return {"1" + std::string(n, '0'), "", false};
 }
 
-/* Returns the bound without its sign and exponent. The exponent moves the decimal point: 1.5e3 has the digits 15 and
- * the point after 4 digits, so it becomes 1500. */
+/* Returns the bound without its sign and exponent. The exponent moves the decimal point. For example, 1.5e3 has the
+ * digits 15 and the point after 4 digits: it becomes 1500. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;
@@ -57,7 +57,7 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    /* number of digits before the point; a negative number means that this many zeros follow the point */
+    /* number of digits before the point. If it is negative, that many zeros follow the point */
     const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
@@ -92,16 +92,19 @@ std::string either(const std::vector<std::string> &alternatives)
     return alternatives.size() > 1 ? "(" + out + ")" : out;
 }
 
-/* Writes GBNF for the numbers between two bounds that have a given length, that is `n_digits` digits before the point.
- * Numbers of equal length are ordered like strings, so a bound can be applied digit by digit, beginning with the first.
- * Each length is written separately, since of two numbers of different lengths the longer is larger, whatever its
- * digits are.
+/* Writes GBNF for the numbers of one length between two bounds. The length is the number of digits before the point,
+ * `n_digits`. Numbers of equal length are ordered like strings, so a bound can be applied digit by digit, beginning
+ * with the first. Each length is written separately, since of two numbers of different lengths the longer is larger,
+ * whatever its digits are.
  *
- * The parameter `low` of the functions below is true if the digits so far equal those of the lower bound, so that this
+ * The functions below have a parameter `low`. It is true if the digits so far equal those of the lower bound. Then this
  * bound limits the next digit. `high` is the same for the upper bound. After a digit that differs from the bound's
- * digit, the bound no longer matters. For example, the numbers from 137 to 254 are: 1, then 3, then 7 to 9; 1, then 4
- * to 9, then any digit; 2, then 0 to 4, then any digit; and after 25 only 0 to 4. So the GBNF has a few alternatives
- * per digit, instead of one per number. */
+ * digit, the bound no longer matters. For example, these are the numbers from 137 to 254:
+ * - 1, then 3, then 7 to 9
+ * - 1, then 4 to 9, then any digit
+ * - 2, then 0 to 4, then any digit
+ * - 2, then 5, then 0 to 4
+ * So the GBNF has a few alternatives per digit, instead of one per number. */
 class of_length {
   public:
     /* `most` is NULL if all numbers of this length are below the upper bound. */
@@ -137,9 +140,9 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the lower bound limits the digits from position `at` on, if all digits before equal those of the
-     * bound. An inclusive bound that has only zeros from there on does not limit them, because every continuation is
-     * large enough. */
+    /* Returns whether the lower bound limits the digits from position `at` on. All digits before equal those of the
+     * bound. If an inclusive bound has only zeros from there on, every continuation is large enough, so the bound does
+     * not limit them. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
@@ -155,7 +158,7 @@ class of_length {
         return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
-    /* Returns GBNF for everything that can follow the first `at` digits, or nullopt if no number within the bounds
+    /* Returns GBNF for everything that can follow the first `at` digits. Returns nullopt if no number within the bounds
      * begins with these digits. */
     std::optional<std::string> rest(size_t at, bool low, bool high) const
     {
@@ -207,9 +210,9 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Returns GBNF for the digits after the last digit of the bounds, if all digits so far equal those of a bound. If
-     * they equal the lower bound, which is exclusive here, the number needs another digit that is not zero. If they
-     * equal the upper bound, only zeros can follow. At most 16 zeros are allowed. */
+    /* Returns GBNF for the digits after the last digit of the bounds. All digits so far equal those of a bound. If they
+     * equal the lower bound, the number needs another digit that is not zero. The lower bound is exclusive here. If
+     * they equal the upper bound, only zeros can follow. At most 16 zeros are allowed. */
     std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {
@@ -226,9 +229,9 @@ std::string of_any(size_t n_least, size_t n_most, bool is_integer)
            (is_integer ? "" : FRACTION);
 }
 
-/* Returns GBNF alternatives for the numbers between the bounds: one for each length (digits before the point) in which
- * a bound excludes some numbers, and one for all lengths between. The list is empty if no number is between the
- * bounds. */
+/* Returns GBNF alternatives for the numbers between the bounds. A length is the number of digits before the point. Each
+ * length in which a bound excludes some numbers has one alternative. All lengths between share one alternative. The
+ * list is empty if no number is between the bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
@@ -303,8 +306,8 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* Replaces a bound by the nearest integer that satisfies it, as an inclusive bound: a lower bound of 2.5 becomes 3, an
- * exclusive upper bound of 3 becomes 2. Returns nullopt if no integer from zero on satisfies it. */
+/* Replaces a bound by the nearest integer that satisfies it, as an inclusive bound. For example, a lower bound of 2.5
+ * becomes 3. An exclusive upper bound of 3 becomes 2. Returns nullopt if no integer from zero on satisfies it. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

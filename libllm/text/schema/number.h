@@ -1,6 +1,6 @@
-/* number.h: writes GBNF that matches the JSON numbers between two bounds, without exponents. The bounds are decimal
- * strings and are compared digit by digit, because a double's 53 bits are too few for integers of 19 digits. The
- * function is pure. */
+/* number.h: writes GBNF for the JSON numbers between two bounds, without exponents. The bounds are decimal strings and
+ * are compared digit by digit, because a double's 53 bits are too few for integers of 19 digits. The function is
+ * pure. */
 #ifndef LLM_SCHEMA_NUMBER_H
 #define LLM_SCHEMA_NUMBER_H
 
@@ -13,8 +13,8 @@ struct number_bound {
 };
 
 /* Returns one element of GBNF for the numbers between the bounds, or nullopt if there is no such number. The element
- * can refer to the rules `fraction` (a point and digits, or nothing) and `more` (any digits, or nothing), which the
- * grammar must contain. The numbers have at most 40 digits before the point. Throws grammar_fault if a bound has more
+ * can refer to two rules that the grammar must contain. `fraction` is a point and digits, or nothing. `more` is any
+ * digits, or nothing. The numbers have at most 40 digits before the point. Throws grammar_fault if a bound has more
  * than 40 digits before or after the point. */
 std::optional<std::string> number_rule(const std::optional<number_bound> &least,
                                        const std::optional<number_bound> &most, bool is_integer);

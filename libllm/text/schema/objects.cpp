@@ -1,4 +1,5 @@
-/* objects.cpp: writes GBNF for the JSON objects of a shape (merged schemas without alternatives, shape.h). */
+/* objects.cpp: writes GBNF for the JSON objects of a shape. A shape is merged schemas without alternatives
+ * (shape.h). */
 #include <algorithm>
 #include <set>
 
@@ -9,7 +10,7 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* limit on the grammar rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
-/* maximum number of members that can come in any order, because an object with n such members takes 2^n rules */
+/* maximum number of members in any order: n such members take 2^n rules */
 constexpr size_t UNORDERED_MAX = 5;
 
 const schema_json *object_in(const schema_json &source, const char *name)
@@ -18,8 +19,8 @@ const schema_json *object_in(const schema_json &source, const char *name)
     return found != source.end() && found->is_object() ? &*found : nullptr;
 }
 
-/* Returns the member names that the schemas of the shape mention: first the declared names, in the order of the
- * declarations, then names that are only required or forbidden. */
+/* Returns the member names that the schemas of the shape mention. Declared names come first, in the order of the
+ * declarations. Names that are only required or forbidden follow. */
 std::vector<std::string> names_of(const shape &s)
 {
     std::vector<std::string> names;
@@ -50,7 +51,7 @@ std::vector<std::string> names_of(const shape &s)
 
 } // namespace
 
-/* Fills plan->members. Returns false if a required member has no valid value, so that no object is valid. */
+/* Fills plan->members. Returns false if no object is valid: a required member has no valid value. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::vector<std::string> names = names_of(s);
@@ -87,7 +88,7 @@ void writer::narrow_names(const shape &s, automaton *names)
 }
 
 /* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
- * shape adds conditions: its patternProperties whose patterns match the name or, if none of its patterns matches, its
+ * shape adds conditions. If some of its patterns match the name, it adds their patternProperties. Otherwise it adds its
  * additionalProperties. `are_known` is false if some pattern has no automaton. That pattern could match the name, so a
  * schema with patterns then adds no additionalProperties. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
@@ -109,9 +110,9 @@ node writer::undeclared_value(const shape &s, const name_class &one, bool are_kn
     return shapes.node_of(std::move(conditions));
 }
 
-/* Splits the set of names `all` into classes: all names of a class match the same patterns (`expressions`). Classes are
- * needed because the value of a name that matches two patterns must satisfy the schemas of both. n patterns can make
- * 2^n classes (one for each combination of matching patterns), so NAME_CLASSES_MAX limits the number of classes. */
+/* Splits the set of names `all` into classes. All names of a class match the same patterns of `expressions`. The value
+ * of a name that matches two patterns must satisfy the schemas of both. n patterns can make 2^n classes, one for each
+ * combination of matching patterns. NAME_CLASSES_MAX therefore limits the number of classes. */
 std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
 {
     std::vector<name_class> classes;
@@ -136,8 +137,8 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* If one schema of the shape forbids undeclared members (additionalProperties: false, no patterns), the list is empty,
- * even if other schemas allow such members. If the names cannot be split into classes, undeclared members can have any
+/* The list is empty if one schema of the shape has additionalProperties: false and no patterns. It is empty even if
+ * other schemas allow undeclared members. If the names cannot be split into classes, undeclared members can have any
  * value, but declared names stay excluded. Otherwise a model could write a declared member once more, with a value that
  * its schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
@@ -220,19 +221,19 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
 }
 
 /* The members of an object are written by two kinds of rules that refer to each other. A names_from rule begins with a
- * member's name, a rest_from rule with the comma before a name or with the closing brace. If `a` is required, `b` is
- * optional, and undeclared members are forbidden:
+ * member's name, a rest_from rule with the comma before a name or with the closing brace. For example, let `a` be
+ * required, `b` optional, and undeclared members forbidden:
  *
  *   names_from(a)  the name a, its value, rest_from(b)
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
  *
- * Since a rule depends only on the next member, there are about as many rules as members. If a rule depended on the set
- * of members that are left, there would be a rule for each such set. If the number of members is limited, a rule also
- * depends on how many were written before. `plan` stores the rules by next member and number of members before.
+ * A rule depends only on the next member. So there are about as many rules as members, and not one for each set of
+ * members that are left. If the number of members is limited, a rule also depends on how many were written before. The
+ * plan stores the rules by next member and number of members before.
  *
- * names_from returns the rule of the rest of an object, which begins with the name of member `at` or of a later member.
- * Returns "" if the object cannot be completed. */
+ * Returns the rule of the rest of an object. The rest begins with the name of member `at` or of a later member. Returns
+ * "" if the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);
@@ -297,8 +298,8 @@ std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
     return plan.rests[key] = name;
 }
 
-/* For Gemma, orders the members by name: its templates sort the members of declared tools and of past tool calls by
- * name, so the model writes members in this order, too. */
+/* For Gemma, orders the members by name. Gemma's templates sort the members of declared tools and of past tool calls by
+ * name. So the model writes members in this order, too. */
 void writer::order_members(object_plan *plan)
 {
     if (out.syntax() == value_syntax::JSON) {
@@ -309,9 +310,9 @@ void writer::order_members(object_plan *plan)
     plan->has_others_between = true;
 }
 
-/* Returns GBNF for the objects of the shape, or "" if no object is valid. Members are counted only if minProperties or
- * maxProperties demand more than the required and declared members imply, because each count takes a copy of all rules
- * of the object. */
+/* Returns GBNF for the objects of the shape, or "" if no object is valid. Each count of members takes a copy of all
+ * rules of the object. So members are counted only if necessary: minProperties or maxProperties must demand more than
+ * the required and declared members imply. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

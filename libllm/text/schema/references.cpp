@@ -15,7 +15,8 @@ const std::string *text_of(const schema_json &value, const char *name)
                                                                            : nullptr;
 }
 
-/* Decodes one part of the JSON pointer in a `$ref`: the escapes of JSON pointers (~0, ~1) and of URIs (%41). */
+/* Decodes one part of the JSON pointer in a `$ref`. Decodes the escapes of JSON pointers, such as ~0, and of URIs, such
+ * as %41. */
 std::string unescaped(const std::string &part)
 {
     std::string out;
@@ -109,9 +110,9 @@ references::references(const schema_json &document) : root(document)
     }
 }
 
-/* Finds objects in the value that occur more than once: records every new object in `seen`, and the first occurrence of
- * each repeated object in `firsts`. Returns the hash of the value. Hashes are computed from the leaves up, in one pass
- * over the document, and only objects with equal hashes are compared. */
+/* Finds objects in the value that occur more than once. Records every new object in `seen`. Records the first
+ * occurrence of each repeated object in `firsts`. Returns the hash of the value. Hashes are computed from the leaves
+ * up, in one pass over the document, and only objects with equal hashes are compared. */
 size_t references::find_equal(const schema_json &value, seen_objects &seen)
 {
     if (!value.is_structured()) {
@@ -175,10 +176,10 @@ void references::find_id(const schema_json &value, std::string &base)
     }
 }
 
-/* Records the base URI of each object, since a `$ref` is resolved against the base URI of the schema that contains it.
- * `is_schema` is false for the objects in `properties` and similar keywords: their members are property names and not
- * keywords, so a property called "$id" is not an id. Values (const, enum, default, examples) contain no schemas and are
- * skipped. */
+/* Records the base URI of each object. A `$ref` is resolved against the base URI of the schema that contains it.
+ * `is_schema` is false for the objects in `properties` and similar keywords. The members of such an object are property
+ * names and not keywords. So a property called "$id" is not an id. Values (const, enum, default, examples) contain no
+ * schemas and are skipped. */
 void references::find_ids(const schema_json &value, const std::string &base_around, bool is_schema)
 {
     std::string base = base_around;
@@ -206,9 +207,9 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
-/* Resolves the `$ref` against the schema's base URI, then follows its fragment: a JSON pointer (#/a/b) or an anchor
- * (#a). If the `$ref` is only a fragment and the schema at the base URI has no such pointer, the pointer is followed
- * from the root of the document. */
+/* Resolves the `$ref` against the schema's base URI, then follows its fragment. A fragment is a JSON pointer such as
+ * #/a/b, or an anchor such as #a. If the `$ref` is only a fragment, the schema at the base URI may have no such
+ * pointer. Then the pointer is followed from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

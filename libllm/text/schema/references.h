@@ -1,6 +1,7 @@
-/* references.h: finds the schema to which a `$ref` refers, by JSON pointer, `$id` or `$anchor`, within one schema
- * document. Nothing is downloaded, so a `$ref` to another document is not found. A `references` object keeps a C++
- * reference to the document, which must outlive it, and identifies each schema by its memory address. */
+/* references.h: finds the schema to which a `$ref` refers. The `$ref` can be a JSON pointer, an `$id` or an `$anchor`
+ * within one schema document. Nothing is downloaded, so a `$ref` to another document is not found. A `references`
+ * object keeps a C++ reference to the document, which must outlive it, and identifies each schema by its memory
+ * address. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H
 
@@ -16,7 +17,7 @@ class references {
   public:
     explicit references(const schema_json &document);
 
-    /* Returns the schema to which the `$ref` of `schema` refers, or NULL if the document does not contain it. */
+    /* Returns the schema to which the `$ref` of `schema` refers. Returns NULL if the document does not contain it. */
     const schema_json *target(const schema_json &schema) const;
 
     /* Returns true if the schema is of draft 7 or earlier, where a `$ref` hides the other keywords of its object. */
@@ -25,9 +26,9 @@ class references {
         return is_old;
     }
 
-    /* Returns the first schema in the document with the same content as `schema`, so that equal schemas are compiled
-     * only once: generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has
-     * `$id`s, returns `schema` itself, since the same `$ref` can then mean different schemas in different places. */
+    /* Returns the first schema in the document with the same content as `schema`. So equal schemas are compiled only
+     * once. Generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has `$id`s,
+     * returns `schema` itself, since the same `$ref` can then mean different schemas in different places. */
     const schema_json *first_equal(const schema_json *schema) const;
 
     /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. Returns "" for the root, and for a

@@ -15,13 +15,13 @@ constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministi
 
 /* A regular expression as a nondeterministic automaton (Thompson's construction), which is then made deterministic. A
  * node consumes a character, or continues to two other nodes without consuming one. The automaton is built from the end
- * of the expression, so that the node after each part exists before the part is built. Each set of nodes that some
- * string can reach becomes a state of the deterministic automaton. (a|b)*a(a|b){n} has 2^n such sets, so states and
- * work are limited.
+ * of the expression. So the node after each part exists before the part is built. Each set of nodes that some string
+ * can reach becomes a state of the deterministic automaton. For example, (a|b)*a(a|b){n} has 2^n such sets. States and
+ * work are therefore limited.
  *
- * The beginning and the end of a string are treated as two special characters (REGEX_BEGIN, REGEX_END), which ^ and $
- * consume. So an anchor can be anywhere in an expression, also in one of several alternatives. Before and after the
- * expression there is a loop over any characters, since a pattern can match anywhere in a string. */
+ * The beginning and the end of a string are treated as special characters, REGEX_BEGIN and REGEX_END. The anchors ^ and
+ * $ consume them. So an anchor can be anywhere in an expression, also in one of several alternatives. Before and after
+ * the expression there is a loop over any characters, since a pattern can match anywhere in a string. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)
@@ -139,9 +139,10 @@ class net {
         return after;
     }
 
-    /* Finds all nodes that can be reached from the nodes in `todo` without consuming a character. Of these, stores in
-     * `reached` the nodes that consume a character, and node 0 (the end of the expression). `seen` has, for each node,
-     * the number of the last call that visited it, since clearing a flag per node would take longer than the search. */
+    /* Finds all nodes that can be reached from the nodes in `todo` without consuming a character. Stores some of these
+     * nodes in `reached`: the nodes that consume a character, and node 0, the end of the expression. For each node,
+     * `seen` has the number of the last call that visited it. Clearing a flag per node would take longer than the
+     * search. */
     void close()
     {
         seen.resize(nodes.size(), 0);
@@ -182,8 +183,8 @@ class net {
         close();
     }
 
-    /* Consumes an anchor repeatedly, because several anchors can match at one position: in (a$|,)+$, both $ match at
-     * the end of the string. */
+    /* Consumes an anchor repeatedly: several anchors can match at one position. In (a$|,)+$, both $ match at the end of
+     * the string. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);
@@ -236,7 +237,7 @@ class net {
     }
 };
 
-/* Returns the position of the ) that closes the group whose ( is text[at]. */
+/* text[at] is the ( of a group. Returns the position of the ) that closes this group. */
 size_t end_of_group(const std::string &text, size_t at)
 {
     size_t depth = 0;
@@ -286,10 +287,10 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 
 } // namespace
 
-/* A look-ahead at the start is a condition on the whole string: ^(?!abc)x accepts a string that begins with x and does
- * not begin with abc, which is a product of two automata. A look-ahead elsewhere is refused, because it is a condition
- * only on the part of the string that follows some position. A | outside of groups after a look-ahead is refused too,
- * since the look-ahead would apply to only one of the alternatives. */
+/* A look-ahead at the start is a condition on the whole string. For example, ^(?!abc)x accepts the strings that begin
+ * with x and not with abc. This is a product of two automata. A look-ahead elsewhere is refused: it is a condition only
+ * on the rest of the string after some position. A | outside of groups after a look-ahead is refused too, since the
+ * look-ahead would apply to only one of the alternatives. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {

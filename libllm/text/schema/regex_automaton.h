@@ -1,6 +1,6 @@
-/* regex_automaton.h: turns a regular expression (ECMAScript, like `pattern` in JSON Schema) into the automaton of all
- * strings that contain a match: the automaton of a accepts "bab", the automaton of ^a$ accepts only "a". The function
- * is pure. */
+/* regex_automaton.h: turns a regular expression into the automaton of all strings that contain a match. The syntax is
+ * that of ECMAScript, like `pattern` in JSON Schema. The automaton of a accepts "bab". The automaton of ^a$ accepts
+ * only "a". The function is pure. */
 #ifndef LLM_SCHEMA_REGEX_AUTOMATON_H
 #define LLM_SCHEMA_REGEX_AUTOMATON_H
 
@@ -8,9 +8,9 @@
 
 #include "text/schema/automaton.h"
 
-/* Throws grammar_fault for a malformed expression. Throws grammar_beyond for an expression that an automaton cannot
- * represent (back references, word boundaries, look-around other than a look-ahead at the start), that is too large, or
- * that takes too much work. */
+/* Throws grammar_fault for a malformed expression. Throws grammar_beyond for an expression that is too large or takes
+ * too much work. Also throws it for constructs that an automaton cannot represent: back references, word boundaries,
+ * and look-around other than a look-ahead at the start. */
 automaton regex_automaton(const std::string &expression, work_budget &budget);
 
 #endif

@@ -16,8 +16,8 @@ constexpr size_t COUNTED_MAX = 1'000'000'000;
  * model can repeat them forever. Carriage returns are not allowed between values: llama.cpp's parser of tool calls does
  * not accept a carriage return there, and loses the comma after it. `tail` is the rest of a string up to its closing
  * quote. `control` matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes
- * of all characters beyond ASCII. If a `unit` (the four digits of a \u escape) is the first half of a surrogate pair,
- * the second half must follow (`pairing`), since a half alone is not a character. */
+ * of all characters beyond ASCII. A `unit` is the four digits of a \u escape. If it is the first half of a surrogate
+ * pair, the second half must follow (`pairing`). Half a pair is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -98,9 +98,10 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
 /* Returns GBNF for the characters of the set as a JSON string writes them. JSON allows any character to be written as
  * an escape (\u0041 for A), and a grammar should not forbid valid JSON. But a set of only some characters would need a
  * separate escape for each character. So only wide sets (with all control characters, the quote and the backslash)
- * allow \u escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes (\n, \")
- * of their characters, so the letters of a pattern are always written without escapes. The set is written negated
- * ([^...]) if this is shorter: names of undeclared members exclude only a few of a million characters. */
+ * allow \u escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes of their
+ * characters, such as \n and \". So the letters of a pattern are always written without escapes. The set is written
+ * negated, as [^...], if this is shorter. Names of undeclared members, for example, exclude only a few of a million
+ * characters. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set, and characters that must be escaped */
@@ -154,10 +155,10 @@ rules::written_set written_as_json(const character_set &set)
 }
 
 /* Writes the states of an automaton as GBNF rules. The targets of a state's transitions are written before the state
- * itself, so that equal states get equal bodies and become one rule (prefix trees of strings have equal states). If the
- * automaton has a loop, a state is reached again while its rule is still being written. The name of the rule is then
- * reserved, and defined when the body is complete. A chain of states with one transition each becomes one literal, so
- * that "temperature" is one element and not eleven rules. The literal ends before a state that already has a rule. */
+ * itself. So equal states, which prefix trees have, get equal bodies and become one rule. If the automaton has a loop,
+ * a state is reached again while its rule is still being written. The name of the rule is then reserved, and defined
+ * when the body is complete. A chain of states with one transition each becomes one literal. So "temperature" is one
+ * element and not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
     /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
@@ -195,7 +196,7 @@ class automaton_writer {
     const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-    std::vector<automaton::way> ways; /* transitions of all states that are being written; those of one state are
+    std::vector<automaton::way> ways; /* transitions of all states that are being written. Those of one state are
                                        * consecutive and sorted by target */
     character_set set;                /* the character set that is being written */
 
@@ -209,7 +210,7 @@ class automaton_writer {
     }
 
     /* Returns the state's transition if the string must continue with this one character. Returns NULL if the string
-     * can end here, if several characters are possible, or if the character is a control character. */
+     * can end here. Also returns NULL for several possible characters, and for a control character. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];
@@ -217,10 +218,10 @@ class automaton_writer {
         return is_one ? &s.ways[0] : nullptr;
     }
 
-    /* Returns the body of a state's rule: one alternative for each target state. The transitions are sorted by target,
-     * so that all characters that lead to the same state form one set. body_of calls itself for the target states, and
-     * all these calls share the array `ways`. They use positions in it and not pointers, which would become invalid
-     * when it grows. */
+    /* Returns the body of a state's rule: one alternative for each target state. The transitions are sorted by target.
+     * So all characters that lead to the same state form one set. body_of calls itself for the target states, and all
+     * these calls share the array `ways`. They use positions in it and not pointers, which would become invalid when it
+     * grows. */
     std::string body_of(uint32_t state)
     {
         const size_t first = ways.size();
@@ -281,8 +282,8 @@ class automaton_writer {
         }
     }
 
-    /* Adds to `body` a literal that begins with the character `first` and continues while only one character is
-     * possible, up to 257 characters. Then adds the rule of the state that is reached. */
+    /* Adds to `body` a literal that begins with the character `first`. The literal continues while only one character
+     * is possible, up to 257 characters. Then adds the rule of the state that is reached. */
     void add_literal(std::string &body, uint32_t first, uint32_t to)
     {
         std::string text = utf8_of(first);
@@ -473,10 +474,10 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
-/* Returns GBNF that matches `unit` n times; n is a power of ten. If {"minLength": 1000, "maxLength": 50000} were
- * written as one repetition, reading the grammar would expand it to 50,000 elements. Long repetitions are therefore
- * counted in powers of ten: unit{10} is a rule, ten times this rule is the next rule, and 50,000 is five times the rule
- * of 10,000. */
+/* Returns GBNF that matches `unit` n times; n is a power of ten. An example is {"minLength": 1000, "maxLength": 50000}.
+ * Reading a grammar with this one repetition would expand it to 50,000 elements. Long repetitions are therefore counted
+ * in powers of ten. unit{10} is a rule, and ten times this rule is the next rule. 50,000 is five times the rule of
+ * 10,000. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
@@ -503,8 +504,8 @@ std::string rules::exactly(const std::string &unit, size_t n)
     return out;
 }
 
-/* Returns the rule that matches `unit` 0 to n times, built from the digits of n: for 2345, the rule has the
- * alternatives "1000 units, then 0 to 1345 more" and "fewer than 1000 units". A count fits only one of these
+/* Returns the rule that matches `unit` 0 to n times, built from the digits of n. For 2345, the rule has two
+ * alternatives: "1000 units, then 0 to 1345 more" and "fewer than 1000 units". A count fits only one of these
  * alternatives, so each string has one derivation. */
 std::string rules::at_most(const std::string &unit, size_t n)
 {

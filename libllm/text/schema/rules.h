@@ -1,6 +1,6 @@
-/* rules.h: collects the GBNF rules to which a schema is compiled. A new rule is first looked up by its body, so that
- * equal rules are written once, however often a schema repeats itself. The bytes of all rules together are limited. A
- * `rules` object is owned by the thread that compiles. */
+/* rules.h: collects the GBNF rules to which a schema is compiled. A new rule is first looked up by its body. So equal
+ * rules are written once, even if a schema repeats itself. The bytes of all rules together are limited. A `rules`
+ * object is owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
@@ -16,9 +16,9 @@ struct grammar_too_large : grammar_fault {
     using grammar_fault::grammar_fault;
 };
 
-/* The syntax in which the model writes values. GEMMA is the syntax of arguments in the tool calls of Gemma 4, such as
- * {city:<|"|>New York<|"|>,days:3}: strings without escapes, names without quotes, no blanks. llama.cpp's parser of
- * Gemma 4's tool calls accepts this syntax. */
+/* The syntax in which the model writes values. GEMMA is the syntax of arguments in the tool calls of Gemma 4. An
+ * example is {city:<|"|>New York<|"|>,days:3}. Strings have no escapes, names have no quotes, and there are no blanks.
+ * llama.cpp's parser of Gemma 4's tool calls accepts this syntax. */
 enum class value_syntax { JSON, GEMMA };
 
 class rules {
@@ -35,7 +35,7 @@ class rules {
     }
 
     std::string add(const std::string &body); /* returns the name of the rule with this body */
-    /* returns a name for a rule that is defined later, for example because it refers to itself */
+    /* returns a name for a rule that is defined later. A rule that refers to itself needs that */
     std::string reserve();
     void define(const std::string &name, const std::string &body);
 
@@ -44,7 +44,7 @@ class rules {
     std::string text_value(const automaton &texts);
 
     /* Returns GBNF that matches an object member's name and everything up to its value, such as the closing quote and
-     * the colon; the opening quote of the name is left out. Returns "" if the name cannot be written.
+     * the colon. The opening quote of the name is left out. Returns "" if the name cannot be written.
      * `names_with_colon` does the same for a set of names. */
     std::string name_with_colon(const std::string &name) const;
     std::string names_with_colon(const automaton &names);
@@ -52,30 +52,30 @@ class rules {
     /* Returns the rule that matches one of these strings in JSON, from the first character to the closing quote. */
     std::string add_texts(const automaton &texts);
 
-    /* Returns the rule that matches any JSON string whose first character is in the set, from that character to the
-     * closing quote. */
+    /* Returns the rule that matches any JSON string whose first character is in the set. The rule matches from that
+     * character to the closing quote. */
     const std::string &add_begun(const character_set &set);
 
-    /* How the characters of a set are written in a JSON string, as two pieces of GBNF: `plain` for the characters that
-     * are written as they are, `escaped` for those that are written as escapes. Each is "" if there are no such
-     * characters. */
+    /* How the characters of a set are written in a JSON string, as two pieces of GBNF. `plain` matches characters that
+     * are written as they are. `escaped` matches characters that are written as escapes. Each is "" if there are no
+     * such characters. */
     struct written_set {
         std::string plain, escaped;
     };
     const written_set &written(const character_set &set);
 
-    /* Returns the GBNF set unchanged if it is short, otherwise the name of a rule with this set: the set of all letters
-     * takes 10 KB and occurs in many rules. */
+    /* Returns a short GBNF set unchanged. For a long set, returns the name of a rule with this set. The set of all
+     * letters takes 10 KB and occurs in many rules. */
     std::string set_element(const std::string &set);
 
     /* Returns a rule that matches one of these strings without quotes and escapes, followed by `close`. */
     std::string add_bare_texts(const automaton &texts, const std::string &close);
 
-    /* Returns `unit` (one element of GBNF) repeated `least` to `most` times, or "" if `most` is 0. SIZE_MAX as `most`
-     * means no limit. */
+    /* `unit` is one element of GBNF. Returns `unit` repeated `least` to `most` times, or "" if `most` is 0. SIZE_MAX as
+     * `most` means no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* now() returns how many rules there are; forget() removes all rules that were added since. A failed compilation
+    /* now() returns how many rules there are. forget() removes all rules that were added since. A failed compilation
      * leaves rules that refer to reserved but undefined names, and a grammar with an undefined rule would be refused as
      * a whole. */
     struct mark {

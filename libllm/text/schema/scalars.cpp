@@ -1,4 +1,5 @@
-/* scalars.cpp: writes GBNF for the strings and numbers of a shape (merged schemas without alternatives, shape.h). */
+/* scalars.cpp: writes GBNF for the strings and numbers of a shape. A shape is merged schemas without alternatives
+ * (shape.h). */
 #include <algorithm>
 #include <cmath>
 
@@ -30,10 +31,10 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Stores in *all the strings that satisfy all conditions of the shape on strings: patterns, formats, excluded strings,
- * and lengths. Returns false if there are no conditions but lengths. The caller then writes the length as a repetition
- * (rules::repeated), since an automaton has a state for each length. If one condition would make the automaton too
- * large, only this condition is ignored. */
+/* Stores in *all the strings that satisfy all string conditions of the shape. These are patterns, formats, excluded
+ * strings, and lengths. Returns false if there are no conditions but lengths. The caller then writes the length as a
+ * repetition (rules::repeated). An automaton would have a state for each length. If one condition would make the
+ * automaton too large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -183,10 +184,10 @@ std::string writer::bounded_number(const shape &s, const node &n)
     if (s.is_integer) {
         return out.add(*found);
     }
-    /* Programs write numbers close to zero, or far from it, with an exponent (1e-05, 1e+16). number_rule writes no
-     * exponents, since a regular expression cannot compare digits and an exponent together with a bound. So tiny
-     * numbers (below 1e-4) and huge numbers (1e16 and more) are allowed with an exponent only if all tiny or all huge
-     * numbers are within the bounds. */
+    /* Programs write numbers close to zero, or far from it, with an exponent, such as 1e-05 and 1e+16. number_rule
+     * writes no exponents. A regular expression cannot compare digits and an exponent together with a bound. Tiny
+     * numbers (below 1e-4) can have an exponent only if all tiny numbers are within the bounds. The same holds for huge
+     * numbers (1e16 and more). */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -212,12 +213,12 @@ size_t places_of(double step)
 
 } // namespace
 
-/* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. There is a rule for each
- * remainder that the digits so far can have when divided by the step. A number is a multiple if its last digit leads to
- * the rule of remainder 0. To enforce bounds as well, each of these rules would have to be combined with the digits of
- * the bounds. So bounds are enforced only if the multiples between them can be listed, or if the only bound is a
- * minimum of 0. If the step is a power of ten below one, its multiples are the numbers with a limited number of digits
- * after the point. */
+/* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. Dividing the digits so
+ * far by the step leaves a remainder. There is a rule for each possible remainder. A number is a multiple if its last
+ * digit leads to the rule of remainder 0. To enforce bounds as well, each of these rules would have to be combined with
+ * the digits of the bounds. So bounds are enforced only in two cases: the multiples between them can be listed, or the
+ * only bound is a minimum of 0. If the step is a power of ten below one, its multiples are the numbers with a limited
+ * number of digits after the point. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();
@@ -272,7 +273,7 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Returns GBNF for the numbers of the shape without the excluded numbers, which are in ascending order: n excluded
+/* Returns GBNF for the numbers of the shape without the excluded numbers, which are in ascending order. n excluded
  * numbers leave n + 1 ranges with exclusive bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {

@@ -1,16 +1,16 @@
-/* shape.h: describes the values that satisfy one or several JSON schemas at once. The description is a list of shapes,
- * one for each combination of alternatives (anyOf, oneOf, if, ...). A shape has everything that one combination demands
- * of a value: types, bounds, patterns, members and so on. A value is allowed if it satisfies at least one of the
- * shapes.
+/* shape.h: describes the values that satisfy one or several JSON schemas at once. The description is a list of shapes.
+ * Keywords such as anyOf, oneOf and if have alternatives. There is one shape for each combination of alternatives. A
+ * shape has everything that one combination demands of a value, such as types, bounds, patterns and members. A value is
+ * allowed if it satisfies at least one of the shapes.
  *
  * A condition is a schema of the document, or one of its keywords, possibly negated (`not`). A node is the set of all
- * conditions on one value, for example on a certain member of an object, or on an array item. In {"allOf": [A,
- * {"properties": {"x": B}}], "properties": {"x": C}}, the root is a node with one condition, the root schema. The
- * member x is a node with the conditions B and C, and also D if A declares x as D. {"anyOf": [A, B], "type": "object"}
- * has two shapes, or one if A allows only numbers.
+ * conditions on one value, for example on a certain member of an object, or on an array item. An example is {"allOf":
+ * [A, {"properties": {"x": B}}], "properties": {"x": C}}. The root is a node with one condition, the root schema. The
+ * member x is a node with the conditions B and C. If A declares x as D, D is a third condition. Another example is
+ * {"anyOf": [A, B], "type": "object"}. It has two shapes, or one if A allows only numbers.
  *
- * A schema can refer to itself. Compiling it still ends: a document has a finite number of keywords, and therefore of
- * conditions and nodes, and a node that occurs again uses the grammar rule that was made for it. For this reason a
+ * A schema can refer to itself. Compiling it still ends. A document has a finite number of keywords, and therefore of
+ * conditions and nodes. A node that occurs again uses the grammar rule that was made for it. For this reason a
  * condition refers to a schema by its address and never contains a merged schema. If a schema has other keywords beside
  * a reference to itself, merging both would make a new schema at every level of the recursion. */
 #ifndef LLM_SCHEMA_SHAPE_H
@@ -40,8 +40,7 @@ struct condition {
     const schema_json *schema;
     bool is_negated = false;
     const char *keyword = nullptr; /* NULL if the condition is the whole schema */
-    uint32_t index = 0;            /* if the condition is only one element of the keyword's list or object: the index of
-                                    * that element */
+    uint32_t index = 0;            /* if the condition is one element of the keyword's list or object: its index */
 
     auto key() const
     {
@@ -106,7 +105,7 @@ class name_list {
 
 /* What one combination of alternatives demands of a value (see the top of this file). Each field combines the demands
  * of all schemas that hold at once. Types and counts are cheap to intersect, so each is a single number. Bounds,
- * patterns and member schemas are collected in lists, which are intersected when the grammar rule is written. */
+ * patterns and member schemas are collected in lists. The lists are intersected when the grammar rule is written. */
 struct shape {
     uint8_t types = json_type::ANY;
     bool is_integer = false;
@@ -155,13 +154,13 @@ class pattern_set {
     std::map<std::string, entry> known;
 };
 
-/* Whether a value satisfies a schema (valid.cpp). The verdict is UNKNOWN if a keyword cannot be tested, if the work
- * budget is spent, or if the schema nests too deeply. */
+/* Whether a value satisfies a schema (valid.cpp). The verdict is UNKNOWN in three cases: a keyword cannot be tested,
+ * the work budget is spent, or the schema nests too deeply. */
 struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
-    const schema_json *schema = nullptr; /* if UNKNOWN: the schema that could not be tested */
-    const char *keyword = nullptr;       /* if UNKNOWN: the keyword for which STRICT refuses the schema, or NULL if
-                                          * STRICT accepts the value */
+    const schema_json *schema = nullptr; /* for an UNKNOWN verdict: the schema that could not be tested */
+    const char *keyword = nullptr;       /* for an UNKNOWN verdict: STRICT refuses the schema because of this keyword.
+                                          * NULL: STRICT accepts the value */
 };
 
 class expansion {
@@ -171,18 +170,17 @@ class expansion {
         : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns), budget(spent)
     {}
 
-    /* Returns the shapes of a node: a value satisfies all conditions of the node if it satisfies one of these shapes.
-     * An empty list means that no value does. Under STRICT, a keyword that cannot be enforced throws grammar_beyond
-     * with the keyword's name. Other errors in the schema throw grammar_fault. */
+    /* Returns the shapes of a node. A value that satisfies one of these shapes satisfies all conditions of the node. An
+     * empty list means that no value does. Under STRICT, a keyword that cannot be enforced throws grammar_beyond with
+     * the keyword's name. Other errors in the schema throw grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    /* Returns whether a value that the document contains (in enum or const, or as a member name) satisfies the node. If
-     * that is unknown, returns true. Under STRICT, throws grammar_beyond if the result depends on a keyword that cannot
-     * be tested. */
+    /* Returns whether a value of the document satisfies the node. The value is from enum or const, or is a member name.
+     * If that is unknown, returns true. Under STRICT, throws grammar_beyond if the result depends on a keyword that
+     * cannot be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* Returns true if the first `depth` levels of the schema prove that no value satisfies the node, otherwise
-     * false. */
+    /* Returns true if the first `depth` levels of the schema prove that no value satisfies the node. */
     bool is_nothing(const node &n, size_t depth);
 
     /* Returns all conditions that a shape puts on the object member with this name. */
@@ -193,12 +191,12 @@ class expansion {
      * another grammar in another process, or on the next request. */
     node node_of(node conditions);
 
-    /* Replaces each schema of the node by the first schema in the document that equals it, so that nodes with equal
-     * schemas share one grammar rule. */
+    /* Replaces each schema of the node by the first schema in the document that equals it. So nodes with equal schemas
+     * share one grammar rule. */
     node without_repetitions(node n);
 
     /* Handles a keyword that cannot be enforced. Under STRICT, throws grammar_beyond with the path of `schema` and
-     * `what`. Under LOOSE, does nothing, so that the caller goes on without the keyword. */
+     * `what`. Under LOOSE, does nothing: the caller goes on without the keyword. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:

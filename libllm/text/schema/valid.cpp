@@ -1,11 +1,11 @@
-/* valid.cpp: tests whether a value that the schema itself contains, in enum or const, is valid for the other keywords
- * that hold at once. In {"enum": ["a", 1], "type": "string"}, all values of the list are kept at first. When the list
- * is written, each value is tested, and 1 is left out. The same test finds declared member names that propertyNames
- * forbids.
+/* valid.cpp: tests values that the schema itself contains, in enum or const. Tests whether such a value is valid for
+ * the other keywords that hold at once. In {"enum": ["a", 1], "type": "string"}, all values of the list are kept at
+ * first. When the list is written, each value is tested, and 1 is left out. The same test finds declared member names
+ * that propertyNames forbids.
  *
- * A keyword that cannot be tested makes the verdict unknown instead of "valid", because `not` would turn "valid" into
- * "invalid" and forbid a value that may be valid. A value with an unknown verdict is kept, unless STRICT refuses the
- * schema because of the keyword. */
+ * A keyword that cannot be tested makes the verdict "unknown". If the verdict were "valid", `not` would make it
+ * "invalid". That would forbid a value that may be valid. A value with an unknown verdict is kept. Exception: STRICT
+ * refuses the schema because of certain keywords. */
 #include <algorithm>
 #include <cmath>
 
@@ -27,15 +27,15 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* `keyword` is the keyword for which STRICT refuses the schema, or NULL if STRICT accepts the value. */
+/* STRICT refuses the schema because of `keyword`. If `keyword` is NULL, STRICT accepts the value. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict, but an UNKNOWN verdict without a keyword gets `keyword`, so that STRICT refuses the schema. Used
- * for keywords that turn a verdict into another (not, oneOf, if): without a keyword, STRICT would treat the UNKNOWN
- * verdict as valid. */
+/* Returns the verdict. An UNKNOWN verdict without a keyword gets `keyword`, so that STRICT refuses the schema. Used for
+ * `not`, `oneOf` and `if`, which turn a verdict into another. Without a keyword, STRICT would treat the UNKNOWN verdict
+ * as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -85,9 +85,9 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
     return is_known ? verdict_of(false) : unknown(schema, "type");
 }
 
-/* Returns whether two values are equal, regardless of the order of object members (== of schema_json depends on that
- * order). Each member is searched for linearly, so comparing two objects takes time in proportion to the square of
- * their size. Also returns false if the budget is spent, so the caller must check that. */
+/* Returns whether two values are equal, regardless of the order of object members. The operator == of schema_json
+ * depends on that order. Each member is searched for linearly, so comparing two objects takes time in proportion to the
+ * square of their size. Also returns false if the budget is spent. The caller must check the budget. */
 bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
     const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
@@ -171,9 +171,9 @@ verdict expansion::verdict_on(const schema_json &value, const node &n)
     return all;
 }
 
-/* The keyword `format` never makes a string of enum or const invalid: in JSON Schema a format is only an annotation
- * unless a validator chooses to test it, and an author who lists a string wants it to be allowed. For a string with a
- * `format`, the verdict is therefore never VALID but UNKNOWN, which STRICT accepts unless a negation depends on it. */
+/* The keyword `format` never makes a string of enum or const invalid. In JSON Schema a format is only an annotation,
+ * which a validator may test. An author who lists a string wants it to be allowed. A string with a `format` therefore
+ * never gets the verdict VALID, but UNKNOWN. STRICT accepts this verdict unless a negation depends on it. */
 verdict expansion::text_verdict(const schema_json &value, const schema_json &schema)
 {
     const std::string &text = value.get_ref<const std::string &>();

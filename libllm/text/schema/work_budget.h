@@ -1,11 +1,11 @@
 /* work_budget.h: limits the work of compiling a schema. A budget is owned by the thread that compiles.
  *
  * A client chooses the schema, and requests of other clients wait for the thread that compiles it. Limits on single
- * parts (such as the states of an automaton) were not enough: with many parts below these limits, a schema with several
- * patterns of hundreds of repetitions took 2.2 s. The budget counts steps and not time, so that a schema that is
+ * parts, such as the states of an automaton, were not enough. A schema with several patterns of hundreds of repetitions
+ * took 2.2 s, although each part was below its limit. The budget counts steps and not time. So a schema that is
  * accepted once is accepted every time and on every machine. One step takes about 15 ns on a desktop's core, so
- * STEPS_MAX steps take about 100 ms. Once the budget is spent, the schema is refused (STRICT), or the rest of the
- * schema is ignored (LOOSE). */
+ * STEPS_MAX steps take about 100 ms. Once the budget is spent, STRICT refuses the schema. LOOSE ignores the rest of the
+ * schema. */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
 

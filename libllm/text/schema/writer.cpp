@@ -8,7 +8,7 @@
 namespace {
 
 const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]"; /* an empty set of characters, which matches nothing */
-/* limit on the strings of an enum that are written one by one; a longer list becomes a prefix tree */
+/* limit on the strings of an enum that are written one by one. More strings become a prefix tree */
 constexpr size_t TEXTS_MAX = 8;
 
 } // namespace
@@ -31,9 +31,9 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
 
 /* Returns the rule of a node (the set of conditions on a value, shape.h). If a schema refers to itself, its node is
  * reached again while the node's rule is being written. The name of the rule is then reserved, and the rule is defined
- * at the end. Returns "" for a node that no value satisfies. If another rule already refers to the name of this node's
- * rule, that name is defined as a rule that matches nothing. Once the budget is spent, every node allows any value, so
- * that the grammar is complete. */
+ * at the end. Returns "" for a node that no value satisfies. If another rule already refers to this node's rule, a rule
+ * of this name is defined that matches nothing. Once the budget is spent, every node allows any value, so that the
+ * grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -67,7 +67,7 @@ std::string writer::value(const node &conditions)
 }
 
 /* Returns GBNF for all shapes of a node, that is for all alternatives of a schema. The values of all enums and consts
- * are collected and written together, each value once: alternatives often repeat constants, and many strings can share
+ * are collected and written together, each value once. Alternatives often repeat constants, and many strings can share
  * one prefix tree. */
 std::string writer::all_shapes(const node &n)
 {
@@ -101,7 +101,7 @@ std::string writer::all_shapes(const node &n)
 bool writer::is_excluded(const shape &s, const schema_json &value) const
 {
     if (budget.is_spent() || !budget.take(s.excluded.size())) {
-        return false; /* the value is kept without a test; under STRICT, compiled() then refuses the schema */
+        return false; /* the value is kept without a test. Under STRICT, compiled() then refuses the schema */
     }
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
@@ -156,7 +156,8 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* Returns GBNF that matches only this value, with blanks where JSON allows them, or "" if GBNF cannot express it. */
+/* Returns GBNF that matches only this value, with blanks where JSON allows them. Returns "" if GBNF cannot express
+ * it. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
@@ -193,7 +194,7 @@ std::string writer::literal(const schema_json &value)
 
 namespace {
 
-/* Returns the schema that `source` has for the array item at this index, or NULL if it has none. */
+/* Returns the schema that `source` has for the array item at this index. NULL means no schema. */
 const schema_json *item_of(const schema_json &source, size_t at)
 {
     const bool is_list = source.contains("items") && source["items"].is_array();
@@ -243,7 +244,7 @@ writer::item_plan writer::items_of(const shape &s)
 }
 
 /* Returns GBNF for the rest of an array after item `at` - 1 and the blanks that follow it. Returns "" if the array
- * cannot be completed. Each optional item has a rule that refers to the rule of the next item, so these rules are
+ * cannot be completed. Each optional item has a rule that refers to the rule of the next item. So these rules are
  * written from the last to the first. The required items are written in one pass from the first to the last. In an
  * earlier version they were joined one by one from the end. This took a level of the stack for each item, and for
  * 50,000 items a time in proportion to the square of their number. */

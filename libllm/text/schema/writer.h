@@ -1,6 +1,6 @@
-/* writer.h: writes grammar rules for the values that a schema allows. The values are described by nodes (conditions on
- * one value) and shapes (a node's conditions merged, for one combination of alternatives), see shape.h. There is one
- * writer per schema, owned by the thread that compiles. */
+/* writer.h: writes grammar rules for the values that a schema allows. The values are described by nodes and shapes
+ * (shape.h). A node is a set of conditions on one value. A shape is the merged conditions of a node, for one
+ * combination of alternatives. There is one writer per schema, owned by the thread that compiles. */
 #ifndef LLM_SCHEMA_WRITER_H
 #define LLM_SCHEMA_WRITER_H
 
@@ -20,7 +20,7 @@ class writer {
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
-    /* Returns one element of GBNF for the values that satisfy all `conditions`, or "" if there are none. */
+    /* Returns one element of GBNF for the values that satisfy all `conditions`. Returns "" if no value does. */
     std::string value(const node &conditions);
 
     /* Returns the strings that satisfy the node, or nullopt if every string does. Throws grammar_beyond if that takes
@@ -39,9 +39,9 @@ class writer {
 
   private:
     /* How an object is written: first the declared members in the order of the schema, then undeclared members. If n
-     * members could come in any order, the grammar would need a rule for each set of members that are already written,
-     * that is 2^n rules. With a fixed order, a rule depends only on the next member and, if minProperties or
-     * maxProperties are enforced, on the number of members before. */
+     * members could come in any order, the grammar would need 2^n rules: one for each set of members already written.
+     * With a fixed order, a rule depends only on the next member and, if minProperties or maxProperties are enforced,
+     * on the number of members before. */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
