@@ -44,8 +44,8 @@ static FILE *open_in(const char *mount, const char *group, const char *name)
     return fopen(path, "re");
 }
 
-/* Returns the number after `key` at the beginning of a line of the file; if `key` is empty, the first number at the
- * beginning of a line. Returns `otherwise` if there is no number, for example if the file says "max". */
+/* Returns the number after `key` at the beginning of a line of the file. If `key` is empty, returns the first number at
+ * the beginning of a line. Returns `otherwise` if there is no number, for example if the file says "max". */
 static uint64_t number_in(const char *mount, const char *group, const char *name, const char *key, uint64_t otherwise)
 {
     char line[256];

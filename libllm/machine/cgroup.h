@@ -1,7 +1,7 @@
 /* cgroup.h: how much memory and how many processors the control groups (version 2) allow this process. In a container,
- * the system's own figures are for the whole machine, and a process that uses so much memory would be killed. The limit
- * of a service is set in the group of the process, the limit of a container in a group above it. So the tightest limit
- * of the process's group and of all groups above it counts. Called by any thread. */
+ * the system's own figures describe the whole machine. The kernel would kill a process that uses so much memory. The
+ * limit of a service is set in the group of the process, the limit of a container in a group above it. So the tightest
+ * limit of the process's group and of all groups above it counts. Called by any thread. */
 #ifndef LLM_CGROUP_H
 #define LLM_CGROUP_H
 
@@ -18,7 +18,8 @@ extern "C" {
  * limit. Cached pages of files, which the kernel can drop, count as free. */
 uint64_t cgroup_memory_free(const char *mount, const char *self);
 
-/* Returns the number of processors that the tightest quota allows, rounded up, or INT32_MAX if there is no quota. */
+/* Returns the number of processors that the tightest quota allows, rounded up. Returns INT32_MAX if there is no
+ * quota. */
 int32_t cgroup_cores(const char *mount, const char *self);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* idle_clock.h: the clock by which idle sessions expire. The idle clock shows the time of the wall clock, as the time
- * stamps of sessions do, but never advances faster than time elapses. Otherwise a machine that starts with a wrong
- * clock and corrects it a minute later would forget every session that is not pinned. The price: sessions that are used
- * after such a jump of the wall clock expire later, by the length of the jump. This lasts until the next start, or
- * until the wall clock is set back. Pure. */
+ * stamps of sessions do, but never advances faster than time elapses. This protects a machine that starts with a wrong
+ * clock and corrects it a minute later. With the plain wall clock, every session that is not pinned would expire then.
+ * The price is paid by sessions that are used after such a jump. They expire later, by the length of the jump, until
+ * the next start or until the wall clock is set back. Pure. */
 #ifndef LLM_IDLE_CLOCK_H
 #define LLM_IDLE_CLOCK_H
 
@@ -13,8 +13,8 @@ typedef struct idle_clock {
     uint64_t elapsed_ms; /* the elapsed time at the call that set now_ms; 0 before the first call */
 } idle_clock;
 
-/* Returns the clock's time. wall_ms is CLOCK_REALTIME. elapsed_ms is CLOCK_BOOTTIME, which also advances while the
- * machine is suspended, and must not be 0. */
+/* Returns the clock's time. `wall_ms` is CLOCK_REALTIME. `elapsed_ms` is CLOCK_BOOTTIME, which also advances while the
+ * machine is suspended. It must not be 0. */
 uint64_t idle_clock_now(idle_clock *c, uint64_t wall_ms, uint64_t elapsed_ms);
 
 #endif

@@ -56,8 +56,8 @@ double idle_cores_lately(idle_cores *c, const char *stat, uint64_t now_us)
     ticks t = {0};
     const bool is_counted = count(stat, &t);
     const bool is_same = t.n_cores == c->n_cores && t.idle >= c->idle_ticks && t.all >= c->all_ticks;
-    /* Counts that have decreased are not compared: the kernel's documentation says that iowait can decrease, and then
-     * the difference would wrap, and every core would seem idle. */
+    /* Counts that have decreased are not compared. The kernel's documentation says that iowait can decrease. The
+     * difference would wrap, and every core would seem idle. */
     const bool is_first = c->since_us == 0 || us > STALE_US || !is_same;
     const uint64_t n_all = t.all - c->all_ticks;
     c->n = !is_counted  ? -1

@@ -1,6 +1,6 @@
-/* idle_cores.h: measures how many of the processors that this process may use were idle lately. team.h uses this number
- * before it tries an additional thread, because without a free core such a trial makes a step several times as long.
- * Used by one thread. */
+/* idle_cores.h: measures how many of this process's processors were idle lately. team.h uses this number before it
+ * tries an additional thread. Without a free core, such a trial makes a step several times as long. Used by one
+ * thread. */
 #ifndef LLM_IDLE_CORES_H
 #define LLM_IDLE_CORES_H
 
@@ -19,9 +19,9 @@ typedef struct idle_cores {
     double n;         /* number of idle processors: the last result of idle_cores_lately */
 } idle_cores;
 
-/* Returns the average number of idle processors since the kernel's counts were last read. They are read again after a
- * tenth of a second; before that, the last result is returned. Returns 0 at the first call and after a pause of more
- * than 5 s, and a negative number if the kernel has no such counts. `stat` is IDLE_CORES_STAT. */
+/* Returns the average number of idle processors since the kernel's counts were last read. Before a tenth of a second
+ * has passed, returns the last result without another read. Returns 0 at the first call and after a pause of more than
+ * 5 s. Returns a negative number if the kernel has no such counts. `stat` is IDLE_CORES_STAT. */
 double idle_cores_lately(idle_cores *c, const char *stat, uint64_t now_us);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Written by the decode thread. Read by the thread whose assertion failed, which is the decode thread itself or a
+/* Written by the decode thread. Read by the thread whose assertion failed. That is the decode thread itself, or a
  * thread for which the decode thread waits. */
 static _Atomic(last_words_work *) describes;
 static _Atomic(const void *) works_on;

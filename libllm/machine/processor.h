@@ -1,5 +1,5 @@
-/* processor.h: describes for people which features of this processor the build uses, which features it does not use,
- * and why. Otherwise nobody would notice that a build for another machine is slower. Called by any thread. */
+/* processor.h: describes which features of this processor the build uses, and which it does not use, with the reason.
+ * Without this description, nobody would notice that a build for another machine is slower. Called by any thread. */
 #ifndef LLM_PROCESSOR_H
 #define LLM_PROCESSOR_H
 
@@ -15,7 +15,7 @@ typedef struct processor_build {
     /* the features that the compute kernels of the build use, in ggml's words, with a blank before and after each
      * word */
     const char *used;
-    /* result of the AMX test at build time: works, absent, broken or unknown-to-compiler; "" if AMX was not tested */
+    /* result of the AMX test at build time: works, absent, broken or unknown-to-compiler. "" if AMX was not tested */
     const char *amx;
     const char *compiler; /* name and version */
 } processor_build;

@@ -8,7 +8,7 @@ enum {
     TRIAL_US = 10000,
     TRIAL_GAP_US = 250000,
     TRIAL_GAP_US_MAX = 30000000,
-    GUESS_US = 10000000 /* pause between guesses: trials that begin although no core seems to be idle */
+    GUESS_US = 10000000 /* pause between guesses. A guess is a trial without an idle core */
 };
 
 /* if threads wait for cores for more than this share of a step's time, other processes want the cores */
@@ -36,7 +36,7 @@ bool team_is_short(const team *t)
     return t->n_settled < t->n_most;
 }
 
-/* Begins a trial with n threads at the next step; if n is 0, ends the trial. */
+/* Begins a trial with n threads at the next step. With n = 0, ends the trial. */
 static void start_trial(team *t, int32_t n)
 {
     t->n_tried = n;
@@ -51,8 +51,8 @@ static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
 }
 
 /* Ends the trial, and keeps its number of threads if its steps were shorter. If the number is kept, the pause between
- * trials becomes the shortest again. Otherwise the pause is doubled, except after a guess, because guesses have a pause
- * of their own (GUESS_US). */
+ * trials becomes the shortest again. Otherwise the pause is doubled. Exception: a guess does not double the pause.
+ * Guesses have a pause of their own, GUESS_US. */
 static void judge_trial(team *t, uint64_t now_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -73,17 +73,17 @@ static int32_t smaller(int32_t a, int32_t b)
 }
 
 /* Returns how many additional threads to try: a quarter of the present number, but not more than there are idle cores,
- * and at least one. If a trial always added one thread, a large team would never grow: with twenty threads, the gain
- * from one more is too small to be measured. */
+ * and at least one. A large team would never grow by one thread at a time. With twenty threads, the gain from one more
+ * is too small to be measured. */
 static int32_t n_more(const team *t, double n_idle_cores)
 {
     const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));
     return n > 1 ? n : 1;
 }
 
-/* Called after a step that is not part of a trial. Updates the moving averages, and begins a trial if one is due: with
- * one thread fewer if other processes want cores, or with more threads if a core is idle. Without an idle core, more
- * threads are tried only rarely, as a guess, because a step with one thread too many takes several times as long. */
+/* Called after a step that is not part of a trial. Updates the moving averages, and begins a trial if one is due. If
+ * other processes want cores, tries one thread fewer. If a core is idle, tries more threads. Without an idle core, more
+ * threads are tried only rarely, as a guess. A step with one thread too many takes several times as long. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
@@ -102,7 +102,7 @@ static void watch(team *t, double us, double share, double n_idle_cores, uint64_
     }
 }
 
-/* Returns whether the trial can end, because the result is clear or because it has had enough steps. */
+/* Returns whether the trial can end. It ends after enough steps, or earlier with a clear result. */
 static int is_judged(const team *t, double last_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -121,7 +121,7 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        /* also set if a trial is stopped before it has a result, because the trial has cost a step */
+        /* also set if a trial is stopped before it has a result. The trial has cost a step nevertheless */
         t->tried_us = t->n_tried > 0 ? now_us : t->tried_us;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {

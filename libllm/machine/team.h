@@ -1,12 +1,13 @@
 /* team.h: decides how many threads compute the next step. If other processes use the cores, each step has to wait for a
  * thread that has no core. As long as the other processes are busy, steps are then faster with one thread fewer. For
- * example, with a model of 0.6B on two cores, while one other process is busy, a token takes 110 ms with two threads,
- * and 97 ms with the number that is chosen here.
+ * example, a token of a 0.6B model takes 110 ms with two threads on two cores while one other process is busy. With the
+ * number that is chosen here, it takes 97 ms.
  *
  * The measured times of steps decide. In a trial, some steps run with another number of threads. If these steps are
- * clearly shorter, the new number is kept. But trials cost time, because with one thread too many a step takes several
- * times as long (52 ms with one thread, 219 with two). So an additional thread is tried only if the kernel reports an
- * idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial is longer.
+ * clearly shorter, the new number is kept. But trials cost time. With one thread too many, a step takes several times
+ * as long, for example 219 ms with two threads instead of 52 ms with one. So an additional thread is tried only if the
+ * kernel reports an idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial is
+ * longer.
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
@@ -28,10 +29,10 @@ typedef struct team {
     int32_t n_settled; /* the best number of threads so far */
     int32_t n_tried;   /* threads of the present trial; 0 if no trial is running */
     uint32_t work;     /* tokens of a step; only steps with equally many tokens are compared */
-    uint32_t n_steps;  /* steps of the trial; without a trial, steps with `work` tokens since the last trial */
+    uint32_t n_steps;  /* steps of the trial. Without a trial: steps with `work` tokens since the last one */
     double sum_us;     /* time of the trial's steps */
     double usual_us;   /* time of a step of `work` tokens with n_settled threads, a moving average */
-    /* time for which the threads of a step wait for cores, divided by the time of the step; a moving average */
+    /* share of a step's time for which its threads wait for cores, a moving average */
     double usual_share;
     uint64_t trial_gap_us; /* pause between trials, which is doubled after each unsuccessful trial */
     uint64_t retry_us;     /* no trial begins before this time */
