@@ -51,8 +51,8 @@ static uint64_t latest_use(const branch_candidate *candidates, uint32_t n)
     return latest;
 }
 
-/* Returns the index of the least valuable candidate that can be replaced, or n if none can. If several have the least
- * value, returns the least recently used of them. */
+/* Returns the index of the least valuable candidate that can be replaced. Returns n if no candidate can be replaced. If
+ * several have the least value, returns the least recently used of them. */
 static uint32_t least_valuable(const branch_candidate *candidates, uint32_t n)
 {
     const uint64_t now = latest_use(candidates, n);
@@ -81,22 +81,22 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
 }
 
 /* Returns the limit on the session's branches. A pinned session has anchored branches, which no other branch replaces.
- * It can always have one branch more, so that it can answer prompts that continue none of the anchored ones. */
+ * It can always have one branch more. This branch serves prompts that continue no anchored branch. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);
     return n_max > n_anchored ? n_max : n_anchored + 1;
 }
 
-/* Returns how many tokens a new branch could reuse from the candidate. Tokens of the head do not count, because a new
- * branch gets the head from a checkpoint that many conversations share. */
+/* Returns how many tokens a new branch could reuse from the candidate. Tokens of the head do not count. A new branch
+ * gets the head from a checkpoint that many conversations share. */
 static uint32_t n_after_head(const branch_candidate *t)
 {
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* Returns the index of the best candidate whose state is on disk. Returns n if there is none, or if the candidate's
- * state does not save at least COPY_COST_TOKENS_MIN tokens more than the best state in memory. */
+/* Returns the index of the best candidate whose state is on disk. Returns n if there is none. Also returns n if this
+ * state saves less than COPY_COST_TOKENS_MIN tokens more than the best state in memory. */
 static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
@@ -126,8 +126,8 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
     if (may_replace && idle < n) {
         return (branch_choice){.verb = BRANCH_REPLACE, .index = idle};
     }
-    /* no entry is free: the prompt overwrites the branch with the longest common prefix, after that branch's requests
-     * if it is busy */
+    /* no entry is free. The prompt overwrites the branch with the longest common prefix. If this branch is busy, the
+     * prompt waits for the branch's requests */
     return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest};
 }
 

@@ -1,8 +1,8 @@
 /* branch_choice.h: chooses the branch of a session that a request continues. Pure functions.
  *
- * A session name is a hint, not a conversation: clients send title, summary and compaction requests under the name of
- * the main conversation, even at the same time. So a session has a few branches, and a request continues the branch
- * whose history its prompt extends. */
+ * A session name is only a hint. Clients also send title, summary and compaction requests under the name of the main
+ * conversation, even at the same time. So a session has a few branches. A request continues the branch whose history
+ * its prompt extends. */
 #ifndef LLM_BRANCH_CHOICE_H
 #define LLM_BRANCH_CHOICE_H
 
@@ -10,14 +10,15 @@
 #include <stdint.h>
 
 typedef struct branch_candidate {
-    /* tokens of the branch's last prompt, without the answer to it, because a client may request another answer */
+    /* tokens of the branch's last prompt. The answer to it does not count, because a client may request another
+     * answer */
     uint32_t n_history;
     uint32_t n_common; /* tokens of the common prefix of this branch and the request's prompt */
     uint32_t n_head;   /* tokens of the prompt's head, which many conversations share (llm_prompt) */
     uint32_t n_lost;   /* tokens that are lost if the branch is replaced */
     bool is_busy;      /* a generation uses the branch or waits for it */
     bool is_on_disk;   /* the branch's state is on disk, so no other branch can copy it */
-    /* the branch existed when its session was pinned: a prompt can continue the branch, but no new branch can replace
+    /* the branch existed when its session was pinned. A prompt can continue the branch, but no new branch can replace
      * it */
     bool is_anchored;
     uint64_t used; /* last use; a larger value is more recent */
@@ -40,19 +41,20 @@ typedef struct branch_choice {
 bool branch_is_continued(const branch_candidate *t);
 
 /* Chooses the branch for a prompt. If the prompt continues several candidates, chooses the one with the longest common
- * prefix. If several have the longest, chooses an idle one, and of several idle ones the most recently used. If the
- * prompt continues no candidate, but a branch whose state is on disk has the longest common prefix, chooses that
- * branch. The branch is then truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new branch,
- * or replaces the least valuable branch. The value of a branch is tokens / (1 + uses of other branches since the
- * branch's last use).
+ * prefix. If several have the longest, chooses an idle one, and of several idle ones the most recently used.
  *
- * n_max limits the branches of the session; if n_max is 1, every prompt continues the only branch. But a session can
- * always have one branch more than it has anchored branches (is_anchored). has_room says whether the session can get
- * another entry; if not, a new branch replaces a branch of this session. */
+ * If the prompt continues no candidate, a branch whose state is on disk may still have the longest common prefix. Then
+ * chooses this branch. The branch is truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new
+ * branch, or replaces the least valuable branch. The value of a branch is its number of tokens, divided by 1 + the
+ * number of times that other branches were used since the branch's last use.
+ *
+ * n_max limits the branches of the session. If n_max is 1, every prompt continues the only branch. But a session can
+ * always have one branch more than it has anchored branches. `has_room` says whether the session can get another entry.
+ * Without room, a new branch replaces a branch of this session. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);
 
-/* Chooses where to keep n_lost tokens that a truncation of branch `index` would discard: in a new branch (BRANCH_OPEN),
- * in the entry of a branch of less value (BRANCH_REPLACE), or nowhere (BRANCH_CONTINUE). */
+/* Chooses where to keep n_lost tokens that a truncation of branch `index` would discard. BRANCH_OPEN: in a new branch.
+ * BRANCH_REPLACE: in the entry of a branch of less value. BRANCH_CONTINUE: nowhere. */
 branch_choice branch_choose_for_discarded(const branch_candidate *candidates, uint32_t n, uint32_t n_max,
                                           uint32_t index, uint32_t n_lost);
 

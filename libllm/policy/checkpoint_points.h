@@ -1,13 +1,13 @@
-/* checkpoint_points.h: decides at which token counts prefill pauses to save a checkpoint, and how far apart checkpoints
- * are after the prompt. Pure functions: no allocation, no model. branch.h and checkpoint.h say what a checkpoint
- * contains.
+/* checkpoint_points.h: decides at which token counts prefill pauses to save a checkpoint. Also decides how far apart
+ * checkpoints are after the prompt. Pure functions: no allocation, no model. branch.h and checkpoint.h say what a
+ * checkpoint contains.
  *
  * A checkpoint is most useful where later prompts are likely to diverge:
- *   - at the end of the head (system prompt and tools): many conversations begin with the head, and all can use this
+ *   - at the end of the head (system prompt and tools). Many conversations begin with the head, and all can use this
  *     checkpoint
  *   - at boundaries between messages, and at marks that clients set, also within the head
- *   - where this prompt diverged from the resident tokens, because the next prompt may diverge there, too
- *   - at the prompt's end, where a model call ends anyway; if the same prompt comes again, it needs no prefill
+ *   - where this prompt diverged from the resident tokens. The next prompt may diverge there, too
+ *   - at the prompt's end, where a model call ends anyway. If the same prompt comes again, it needs no prefill
  * A model whose memory can be truncated to any prefix needs only the checkpoint at the end of the head. */
 #ifndef LLM_CHECKPOINT_POINTS_H
 #define LLM_CHECKPOINT_POINTS_H
@@ -20,8 +20,8 @@
 
 enum {
     CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
-    /* a checkpoint that is fewer tokens than this from another one saves too little: pausing prefill there costs one
-     * more model call, which reads all weights */
+    /* minimum distance between checkpoints, in tokens. A nearer checkpoint saves too little: a pause of the prefill
+     * costs one more model call, which reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
     /* one point each for the boundaries, the head, a divergence and the end */
     CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3,
@@ -51,8 +51,8 @@ typedef enum checkpoint_due {
 
 void checkpoint_points_open(checkpoint_points *c, const checkpoint_points_input *in);
 
-/* Called when plan->n_keep tokens of the prompt were reused: skips the points up to there, and adds the point at which
- * the prompt diverged from the resident tokens. */
+/* Called when plan->n_keep tokens of the prompt were reused. Skips the points up to there. Adds the point at which the
+ * prompt diverged from the resident tokens. */
 void checkpoint_points_begin(checkpoint_points *c, const resume_plan *plan);
 
 /* Returns the token count of the next point. The last point is the prompt's end. */

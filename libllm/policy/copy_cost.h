@@ -1,5 +1,6 @@
-/* copy_cost.h: decides, from times measured on this machine, whether copying a state or reading it from disk is faster
- * than prefilling its tokens, and whether decoding requests can wait for the copy. Pure functions. */
+/* copy_cost.h: decides whether copying a state or reading it from disk is faster than prefilling its tokens. Also
+ * decides whether decoding requests can wait for the copy. Uses times that were measured on this machine. Pure
+ * functions. */
 #ifndef LLM_COPY_COST_H
 #define LLM_COPY_COST_H
 
@@ -27,11 +28,11 @@ typedef struct copy_cost_pace {
 } copy_cost_pace;
 
 /* Guesses how many microseconds the prefill of a token takes, from two operations per parameter on a fast processor or
- * GPU. The guess is at least 50 us (5 us on a GPU), because fixed costs take most of the time in a small model. */
+ * GPU. The guess is at least 50 us, or 5 us on a GPU. In a small model, fixed costs take most of the time. */
 double copy_cost_token_us_first(uint64_t n_params, bool on_gpu);
 
-/* Returns how many tokens could be prefilled in the time that copying n_bytes takes; 0 if prefill was not measured yet,
- * or n_bytes are at most COPY_COST_FREE_BYTES. */
+/* Returns how many tokens could be prefilled in the time that copying n_bytes takes. Returns 0 if prefill was not
+ * measured yet. Also returns 0 for at most COPY_COST_FREE_BYTES. */
 uint32_t copy_cost_tokens(const copy_cost_pace *pace, size_t n_bytes);
 
 /* Returns the expected microseconds for a copy of n_bytes. */
@@ -45,8 +46,9 @@ void copy_cost_learn_disk(copy_cost_pace *pace, size_t n_bytes, double us);
  * takes, but at least a second. */
 double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
 
-/* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens; 0 if nothing is
- * saved. Loading includes the wait for n_bytes_before, which are queued for the disk, and the copy into the model. */
+/* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens. Returns 0 if
+ * nothing is saved. Loading includes the wait for n_bytes_before, which are queued for the disk, and the copy into the
+ * model. */
 double copy_cost_fetch_saves_us(const copy_cost_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens);
 
 /* A branch, and a prompt that continues the branch but diverges from its tokens. */
@@ -57,14 +59,15 @@ typedef struct copy_cost_divergence {
     uint32_t n_prompt;
     uint32_t n_cost;        /* cost of copying the branch, in tokens (copy_cost_tokens) */
     double copy_us;         /* cost of copying the branch, in microseconds (copy_cost_us) */
-    double stall_budget_us; /* time that decoding requests can wait; HUGE_VAL if none decodes */
+    double stall_budget_us; /* time that decoding requests can wait, or HUGE_VAL if none decodes */
 } copy_cost_divergence;
 
-/* Whether to copy the branch before it is truncated to the common prefix, so that the copy keeps the tokens that the
- * truncation discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall
- * budget of decoding requests. (Prefill needs no such limit: it is divided into steps, and delays no decoding request.)
- * If the prompt only replaces the last answer, for example because the template drops the reasoning of past answers,
- * the old answer is not kept: no client will send it again. */
+/* Whether to copy the branch before it is truncated to the common prefix. The copy keeps the tokens that the truncation
+ * discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall budget of
+ * decoding requests. Prefill needs no such limit. It is divided into steps, and delays no decoding request.
+ *
+ * If the prompt only replaces the last answer, the old answer is not kept. For example, the template drops the
+ * reasoning of past answers. No client will send the old answer again. */
 bool copy_cost_pays_off(const copy_cost_divergence *c);
 
 #endif

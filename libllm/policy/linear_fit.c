@@ -1,6 +1,6 @@
 #include "policy/linear_fit.h"
 
-/* each new measurement multiplies the weights of all earlier ones by KEPT, so that about thirty count */
+/* Each new measurement multiplies the weights of all earlier ones by KEPT. Thus about thirty measurements count. */
 static const double KEPT = 0.97;
 static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.25, DRIFT_MAX = 4;
 /* limits on the ratio of measured to expected cost: a ratio beyond a limit is an outlier and counts as the limit */

@@ -1,5 +1,5 @@
-/* linear_fit.h: cost as a linear function of size, fitted to recent measurements with exponential forgetting, and
- * corrected by the ratio of the latest measurements to the fit. Pure. */
+/* linear_fit.h: cost as a linear function of size, fitted to recent measurements with exponential forgetting. The fit
+ * is corrected by the ratio of the latest measurements to the fitted costs. Pure. */
 #ifndef LLM_LINEAR_FIT_H
 #define LLM_LINEAR_FIT_H
 
@@ -12,7 +12,8 @@ typedef struct linear_fit {
 
 void linear_fit_learn(linear_fit *l, double x, double y);
 
-/* Returns the expected cost at x, but at least a quarter of the average cost; 0 if nothing is measured yet. */
+/* Returns the expected cost at x, but at least a quarter of the average cost. Returns 0 before the first
+ * measurement. */
 double linear_fit_at(const linear_fit *l, double x);
 
 #endif

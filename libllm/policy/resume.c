@@ -48,8 +48,8 @@ static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
     return (int64_t)n_keep - n_cost;
 }
 
-/* Whether the candidate replaces the best way so far. Its gain must be larger: of two ways with the same gain, the one
- * that was considered first copies less. */
+/* Whether the candidate replaces the best way so far. The candidate's gain must be larger. Of two ways with the same
+ * gain, the one that was considered first copies less. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -62,8 +62,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns the length of the longest prefix of the prompt that can be reused if no logits were kept. Unless
- * may_keep_all, the last token must be consumed to get logits. */
+/* Returns the length of the longest prefix of the prompt that can be reused without kept logits. Unless may_keep_all,
+ * the last token must be consumed to get logits. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;
@@ -74,17 +74,17 @@ static uint32_t common_with(const resume_input *in, const resume_source *source)
     return resume_common_prefix(source->tokens, source->n_tokens, in->prompt, in->n_prompt);
 }
 
-/* Returns how many tokens a truncation of the source provides: the whole common prefix (at most `most`) if the memory
- * allows that truncation, else 0. */
+/* Returns how many tokens a truncation of the source provides: the common prefix, but at most `most` tokens. Returns 0
+ * if the memory does not allow that truncation. */
 static uint32_t truncation_of(const resume_source *source, uint32_t common, uint32_t most)
 {
     const uint32_t k = common < most ? common : most;
     return k == source->n_tokens || k >= source->truncate_floor ? k : 0;
 }
 
-/* Returns the index of the checkpoint with the largest gain, or -1 if there is none. Considers the checkpoints that can
- * be restored into a branch whose first `attention` tokens are equal to the prompt's. With whole_only, considers the
- * checkpoints that hold the whole state. */
+/* Returns the index of the checkpoint with the largest gain, or -1 if there is none. With whole_only, considers the
+ * checkpoints that hold the whole state. Otherwise considers those that fit a branch that shares its first `attention`
+ * tokens with the prompt. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -101,9 +101,9 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* Returns the way that copies the donor (another branch), and then restores the best checkpoint into the copy. The
- * donor's first `attention` tokens are equal to the prompt's. If `donor` is -1, nothing is copied: the checkpoint is
- * restored into the request's own branch, or, with whole_only, without the state of a branch. */
+/* Returns the way that first copies the donor (another branch). It then restores the best checkpoint into the copy. The
+ * donor's first `attention` tokens are equal to the prompt's. If `donor` is -1, nothing is copied. The checkpoint is
+ * then restored into the request's own branch. With whole_only, it is restored without the state of a branch. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);
@@ -129,8 +129,8 @@ static way truncation_way(const resume_input *in, int32_t donor, uint32_t common
 }
 
 /* Considers all donors, that is other branches that can be copied. No donor has more than `longest` tokens in common
- * with the prompt. Hundreds of donors may share a long beginning, so comparing all of them would take long. A donor is
- * compared only if it would win with the largest number of common tokens that it can have. */
+ * with the prompt. Hundreds of donors may share a long beginning, so comparing all of them would take long. So a donor
+ * is first assumed to have as many common tokens as possible. Only if it would win then, it is compared. */
 static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
 {
     for (uint32_t i = 0; i < in->n_donors; i++) {

@@ -12,19 +12,19 @@
 
 #include "llm.h"
 
-/* State of one branch. It can be truncated to the state after the branch's first k tokens if and only if k == n_tokens
- * or k >= truncate_floor (model.h). */
+/* State of one branch. It can be truncated to its first k tokens only for k == n_tokens and for k >= truncate_floor
+ * (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t truncate_floor;
-    uint32_t n_cost; /* cost of a copy: how many tokens could be prefilled in the same time; 0 for `own` */
+    uint32_t n_cost; /* cost of a copy, as the number of tokens prefilled in the same time; 0 for `own` */
 } resume_source;
 
 /* A checkpoint whose k tokens are the prompt's first k tokens. The caller has compared these tokens. */
 typedef struct resume_checkpoint {
     uint32_t k;
-    /* the checkpoint holds the whole state; if not, it can only be restored into a branch that holds its k tokens */
+    /* the checkpoint holds the whole state. Otherwise it can only be restored into a branch that holds its k tokens */
     bool is_whole;
     bool has_logits; /* the checkpoint includes the logits after its last token */
     uint32_t n_cost; /* cost of restoring the checkpoint: how many tokens could be prefilled in the same time */
@@ -47,15 +47,15 @@ typedef struct resume_input {
 
 typedef struct resume_plan {
     llm_reason reason;
-    uint32_t n_keep;     /* prompt tokens whose state is reused; < n_prompt unless has_logits or may_keep_all */
-    int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if one is a prefix of the other */
+    uint32_t n_keep;     /* prompt tokens whose state is reused: all of them only with has_logits or may_keep_all */
+    int32_t diverged_at; /* first index at which prompt and `own` differ, or -1 if one is a prefix of the other */
     int32_t donor;       /* index in `donors` of the branch to copy first; -1 if `own` is used */
     int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */
     bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */
 } resume_plan;
 
-/* Chooses the plan with the largest n_keep minus cost. If several plans are equal in that, chooses the first in this
- * order: `own`, `own` with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
+/* Chooses the plan with the largest n_keep minus cost. Of several such plans, chooses the first in this order: `own`,
+ * `own` with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
 /* Returns the length of the longest common prefix of the prompt and any source, or n_least if none is longer. If many

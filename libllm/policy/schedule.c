@@ -11,7 +11,7 @@ enum {
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
     SHARE_MIN = 16,   /* minimum number of tokens of each request, if several prefill in one call */
     ALONE_MS = 250,   /* limit on a call that cannot be stopped, if no request decodes */
-    /* limit like ALONE_MS, but in durations of a step without prefill: longer calls consume no more tokens per
+    /* limit like ALONE_MS, but in durations of a step without prefill. Longer calls consume no more tokens per
      * second */
     ALONE_STEPS = 4,
     FIT_TRIES = 4
@@ -24,8 +24,8 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* Returns the time limit on the prefill in a step with decoding requests, less the time of the checkpoint that the step
- * takes, if any. */
+/* Returns the time limit on the prefill in a step with decoding requests. The time of the checkpoint that the step
+ * takes is subtracted. */
 static double gap_left_us(const schedule_input *in)
 {
     return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
@@ -99,9 +99,9 @@ static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
     return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
 }
 
-/* Returns the next request that gets prompt tokens. In every other step that is the request with the fewest tokens
- * left, so that some prompts finish early. In the steps between it is the next request in rotation, so that no request
- * waits for ever. */
+/* Returns the next request that gets prompt tokens. Every other step chooses the request with the fewest tokens left.
+ * Thus some prompts finish early. The steps between choose the next request in rotation. Thus no request waits for
+ * ever. */
 static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
 {
     uint32_t next = in->n_runs, n_before = in->turn / 2 % n_waiting;
@@ -116,8 +116,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Gives each request whose remaining prompt tokens fit into an equal share (is_short) all these tokens. n_waiting is
- * the number of requests that prefill. Returns how many of them got no tokens. */
+/* Finishes short prompts: a request gets all its remaining prompt tokens if they fit into an equal share (is_short).
+ * n_waiting is the number of requests that prefill. Returns how many of them got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -132,8 +132,8 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
 
 /* Distributes a step's prompt tokens. First, each request whose remaining tokens fit into an equal share (is_short)
  * gets all of them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time,
- * further requests get tokens, but each at least CHUNK_MIXED_MIN, or fewer if they finish its prompt: for every request
- * that takes part, the call reads a KV cache, which fewer tokens would not be worth. */
+ * further requests get tokens. Each of them gets at least CHUNK_MIXED_MIN tokens, or the rest of its prompt. Fewer
+ * tokens would not be worth the cost. For every request that takes part, the call reads a KV cache. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -211,7 +211,7 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
 }
 
 /* Gives all requests that take part the same number of tokens. The model computes equally many tokens of several
- * requests together; tokens that only one request has would be computed alone. Chooses the number with which most
+ * requests together. Tokens that only one request has would be computed alone. Chooses the number with which most
  * tokens are consumed in total. If several numbers are equal in that, chooses the one with the most requests. The
  * request whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)

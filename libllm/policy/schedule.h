@@ -1,6 +1,6 @@
-/* schedule.h: decides how many tokens of which generations go into the next step, and whether the current model call is
- * stopped. Pure functions: no clock, no allocation, no model. In the code, a run is a request that takes part in the
- * step. */
+/* schedule.h: decides how many tokens of which requests go into the next step. Also decides whether the current model
+ * call is stopped. Pure functions: no clock, no allocation, no model. In the code, a run is a request that takes part
+ * in the step. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -9,24 +9,24 @@
 
 #include "policy/linear_fit.h"
 
-/* Measured times in microseconds, kept by the decode thread: three moving averages, and a linear fit. 0 if not measured
- * yet. */
+/* Measured times in microseconds: three moving averages and a linear fit. They are 0 before the first measurement. Kept
+ * by the decode thread. */
 typedef struct schedule_pace {
     double decode_us;        /* time of a step that only decodes */
     double prefill_token_us; /* time that one more prompt token adds to a step, at any depth */
     double checkpoint_us;    /* time of a checkpoint of a decoding request */
-    /* time of a prompt token, as a function of its depth: the number of tokens that precede it */
+    /* time of a prompt token as a function of its depth. The depth is the number of tokens that precede it */
     linear_fit prefill_at;
 } schedule_pace;
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* prompt tokens that each request still has to consume; 0 if the request decodes */
+    const uint32_t *prefill_left; /* prompt tokens that each request must still consume; 0 if it decodes */
     const uint32_t *depth;        /* tokens that each request has consumed */
     uint32_t n_batch;             /* limit on the tokens of one model call; at least n_runs */
     bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
-    /* the model can stop a call that only prefills if the call has at most this many requests; a call that can be
-     * stopped may be long, because it delays nobody */
+    /* the model can stop a call that only prefills, and that has at most this many requests. Such a call may be long,
+     * because it delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding request */
     uint32_t turn;         /* number of the step; it decides whose turn it is */
@@ -34,24 +34,28 @@ typedef struct schedule_input {
     schedule_pace pace;
 } schedule_input;
 
-/* Sets take[i], the number of tokens that request i consumes in this step, and returns the sum.
- *   - every decoding request takes one token
- *   - the prefill in a step has a time limit, so that the gap between two tokens of a decoding request is at most
- *     gap_ms_target, or twice the duration of a step without prefill if that is longer. The expected time of a prompt
- *     token depends on its depth. At least 16 tokens are prefilled (32 in a call of their own)
- *   - with mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left
- *     of the step goes to one request: every other time to the request with the fewest tokens left, else to the next
- *     request in rotation. With separate calls, each request that takes part gets the same number of tokens, and the
- *     next request in rotation always takes part
- *   - if no request decodes, a call is as large as possible, because every call reads all weights. A call that cannot
- *     be stopped is limited to a quarter of a second, gap_ms_target, or four steps without prefill, whichever is
- *     longest. If the model can stop only calls with a single request, the call has a single request
- *   - a step that finishes some of the prompts is as short as a step with decoding requests, because the requests with
- *     these prompts decode in the next step */
+/* Sets take[i], the number of tokens that request i consumes in this step, and returns the sum. Every decoding request
+ * takes one token.
+ *
+ * The prefill in a step has a time limit. It limits the gap between two tokens of a decoding request to gap_ms_target.
+ * If twice the duration of a step without prefill is longer, that is the limit on the gap. The expected time of a
+ * prompt token depends on its depth. At least 16 tokens are prefilled, or 32 in a call of their own.
+ *
+ * With mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left of
+ * the step goes to one request. In every other step, that is the request with the fewest tokens left. In the steps
+ * between, it is the next request in rotation. With separate calls, each request that takes part gets the same number
+ * of tokens. The next request in rotation always takes part.
+ *
+ * If no request decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
+ * stopped has a time limit: a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
+ * If the model can stop only calls with a single request, the call has a single request.
+ *
+ * A step that finishes some of the prompts is as short as a step with decoding requests. The requests with these
+ * prompts decode in the next step. */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* Returns the stall budget: the time that decoding requests can wait for work outside the model's steps. It equals the
- * time limit on the prefill in a step. HUGE_VAL if no request decodes. */
+/* Returns the stall budget. That is how long decoding requests can wait for work outside the model's steps. It equals
+ * the time limit on the prefill in a step. HUGE_VAL if no request decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* The current call, which only prefills. */
@@ -63,15 +67,15 @@ typedef struct schedule_call {
     bool has_newcomer;   /* a request has arrived that is not part of the call */
 } schedule_call;
 
-/* Whether to stop the call. A call is stopped if all its requests are cancelled, or so many of them that a new call for
- * the others would end sooner. A call is also stopped if a new request would wait for the end of the call longer than
- * the call has taken so far. Thus requests that arrive together are prefilled together. The time of earlier calls that
- * were stopped counts as time that the call has taken. So prefill takes at most twice as long, however many requests
- * come and go. */
+/* Whether to stop the call. A call is stopped in two cases. First, all its requests are cancelled, or so many that a
+ * new call for the others would end sooner. Second, a new request would wait for the end of the call longer than the
+ * call has taken so far. Thus requests that arrive together are prefilled together. The time of earlier calls that were
+ * stopped counts as time that the call has taken. So prefill takes at most twice as long, however many requests come
+ * and go. */
 bool schedule_stops(const schedule_call *c);
 
-/* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens, whose mean depth is
- * `depth`. */
+/* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens. `depth` is the mean
+ * depth of the prompt tokens. */
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us);
 
 /* Learns from a checkpoint that took `us`. */

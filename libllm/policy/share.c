@@ -8,7 +8,7 @@ uint32_t share_of(uint32_t limit, uint32_t n_owners)
     if (limit <= 1) {
         return 1;
     }
-    /* Multiply first: limit / (2 * n_owners) would round to 0 with many owners, and one owner could take almost
+    /* Multiply first. With many owners, limit / (2 * n_owners) would round to 0. Then one owner could take almost
      * everything. */
     const uint64_t kept = (uint64_t)(n_owners - 1) * limit / (2 * (uint64_t)n_owners);
     return (uint32_t)(limit - (kept > 0 ? kept : 1));

@@ -1,6 +1,6 @@
-/* share.h: how much of a shared limit one owner can hold, and which holding is given up when the limit is reached. A
- * holding is one thing that an owner holds and that counts against the limit, for example a slot or a checkpoint. Pure
- * functions. The daemon's own queues use the same rule (shares.py). */
+/* share.h: how much of a shared limit one owner can hold, and what is given up at the limit. A holding is one thing
+ * that an owner holds and that counts against the limit. A slot or a checkpoint is an example. Pure functions. The
+ * daemon's own queues use the same rule (shares.py). */
 #ifndef LLM_SHARE_H
 #define LLM_SHARE_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns how much of a limit one of n owners can hold, at least 1. So that no owner is locked out, an owner must leave
- * half of limit / n_owners to each of the others, and at least 1 in total. A single owner can hold everything. */
+/* Returns how much of a limit one of n owners can hold, at least 1. An owner must leave half of limit / n_owners to
+ * each of the others, and at least 1 in total. Thus no owner is locked out. A single owner can hold everything. */
 uint32_t share_of(uint32_t limit, uint32_t n_owners);
 
 /* Converts bytes to an amount: units of 4 KiB, rounded up. */
@@ -24,7 +24,8 @@ typedef struct share_holding {
     /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
      * the owner's first holding, and found with a hash table. */
     uint32_t account; /* index of the owner's first holding, which keeps the owner's account */
-    uint32_t bucket;  /* 1 + index of the first account in hash bucket i, where i is this holding's index; 0: none */
+    /* 1 + index of the first account in the hash bucket whose number is this holding's index; 0: none */
+    uint32_t bucket;
     uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
     uint32_t n_going; /* number of the owner's holdings that may still be given up */
     uint64_t held;
@@ -37,11 +38,11 @@ typedef struct share_claim {
     bool is_lost;      /* a holding that is given up is lost, not just moved elsewhere */
 } share_claim;
 
-/* Chooses which holding (for example which slot) is given up, and returns its index, or n if none may be (may_go).
- * Chooses the owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest
- * order. If no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, and
- * the asker already has an equal part, no other owner loses the last holding that it could lose. Takes time in
- * proportion to n. */
+/* Chooses which holding is given up, for example which slot. Returns its index, or n if no holding may go. Chooses the
+ * owner who exceeds an equal part of the limit most, and of that owner's holdings the one with the smallest order. If
+ * no owner exceeds an equal part, chooses the holding with the smallest order of all. If claim->is_lost, and the asker
+ * already has an equal part, no other owner loses the last holding that it could lose. Takes time in proportion to
+ * n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 /* To choose several holdings before any of them is given up, call share_add_up once, and then share_next_victim for

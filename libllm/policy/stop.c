@@ -38,8 +38,8 @@ void stop_close(stop *s)
     memset(s, 0, sizeof *s);
 }
 
-/* Returns the index of the stop string that begins first in the held bytes, or -1 if there is none. If several stop
- * strings begin at that byte, returns the longest. */
+/* Returns the index of the stop string that begins first in the held bytes. Returns -1 if there is none. If several
+ * stop strings begin at that byte, returns the longest. */
 static int32_t find(const stop *s, uint32_t *offset)
 {
     for (uint32_t at = 0; at < s->n_held; at++) {

@@ -33,8 +33,7 @@ typedef struct stop_result {
     char text[STOP_TEXT_BYTES_MAX]; /* released */
     uint32_t n_text;
     int32_t stop_index; /* index of the stop string that was found, or -1 */
-    /* raw bytes released by all feeds together; if a stop string was found, the offset at which the stop string
-     * begins */
+    /* raw bytes released by all feeds together. If a stop string was found, this is the offset at which it begins */
     uint64_t n_released;
 } stop_result;
 
@@ -46,7 +45,7 @@ void stop_close(stop *s);
  * be fed. */
 void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out);
 
-/* Called when the generation has ended without a stop string: releases the bytes that were held back. */
+/* Called when the generation has ended without a stop string. Releases the bytes that were held back. */
 void stop_flush(stop *s, stop_result *out);
 
 #endif
