@@ -1,21 +1,22 @@
 /* llm.h, llm_wire.h, llm_words.h and llm_session_table.h are the whole API of libllm.
  *
  * libllm loads one language model and serves many independent sessions with it. A session holds one or more branches. A
- * branch is one history of tokens. libllm records every token that a branch has consumed, and reuses a state only for a
+ * branch is one history of tokens. libllm records every token that a branch has consumed. A state is reused only for a
  * prompt that begins with the same tokens.
  *
- * llm_engine_open loads the model. llm_engine_start makes the decode thread, which owns the model and all sessions
- * until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain. Commands
- * and events are MessagePack, which llm_wire.h specifies.
+ * llm_engine_open loads the model. llm_engine_start makes the decode thread. This thread owns the model and all
+ * sessions until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain.
+ * Commands and events are MessagePack messages. llm_wire.h specifies these messages.
  *
- * An open branch has an entry in the session table (llm_session_table.h): a record and an array of its tokens. While
- * the branch's state is in the model's memory, the branch also has a slot, which is one of the model's sequences. A
- * parked branch has an entry and no slot.
+ * An open branch has an entry in the session table (llm_session_table.h). An entry is a record and an array of tokens.
+ * While the branch's state is in the model's memory, the branch also has a slot. A slot is one of the model's
+ * sequences. A parked branch has an entry and no slot.
  *
- * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0. Every other status is an error, after which
- * all outputs are unchanged unless the function's comment says otherwise. Strings are UTF-8 and NUL-terminated unless a
- * length is given. libllm never calls back into the caller. No exception and no signal leaves the library. Token ids
- * are int32. Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of CLOCK_REALTIME.
+ * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0. Every other status is an error. After an
+ * error, all outputs are unchanged, except where a function's comment says otherwise. Strings are UTF-8 and
+ * NUL-terminated unless a length is given. libllm never calls back into the caller. No exception and no signal leaves
+ * the library. Token ids are int32. Durations are microseconds of CLOCK_MONOTONIC. Times of day are milliseconds of
+ * CLOCK_REALTIME.
  *
  * The daemon's cffi module is built from this file, after the preprocessor has run with LLM_CFFI defined. */
 #ifndef LLM_H
@@ -35,10 +36,10 @@ extern "C" {
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
 enum {
-    LLM_SESSION_NAME_BYTES_MAX = 128, /* a name has 1..128 printable ASCII characters without spaces; "" means
-                                       * scratch */
+    LLM_SESSION_NAME_BYTES_MAX = 128, /* a name has 1..128 printable ASCII characters without spaces. The empty
+                                       * name means scratch */
     LLM_STOPS_MAX = 24,               /* stop strings of one request, including the stop strings of the chat template */
-    LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template; a request can add the rest of LLM_STOPS_MAX */
+    LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template. A request can add the rest of LLM_STOPS_MAX */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
@@ -66,8 +67,9 @@ enum {
  * strings. */
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
-/* Writes a description for people: which processor features this build uses, which features it leaves out and why, and
- * whether the most recently opened model runs with flash attention. Any thread. */
+/* Writes a description for people. It lists the processor features that this build uses, and the features that the
+ * build leaves out, with the reason. It also says whether the most recently opened model runs with flash attention. Any
+ * thread. */
 LLM_API void llm_processor(char *out, size_t n_out);
 
 /* Returns the reason why a library that was built for a GPU computes everything on the CPU. Returns "" if the library
@@ -89,48 +91,48 @@ typedef struct llm_engine_options {
      * still there. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own template, or NULL */
-    /* tokens one branch can hold; 0: the context length of the model's training, but at most 131072 (8192 on a GPU), or
-     * fewer if kv_bytes_max is too small */
+    /* Tokens that one branch can hold. 0 stands for the context length of the model's training, at most 131072 (8192 on
+     * a GPU). If kv_bytes_max is too small for this number, the branch can hold fewer tokens. */
     uint32_t n_ctx;
     uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
     uint32_t n_scratch;        /* slots for scratch branches, >= 1 */
-    uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions; 0: a fraction of free memory */
+    uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions. 0 means a fraction of free memory */
     uint32_t capacity_policy;  /* llm_policy */
-    uint32_t n_parked_max;     /* entries beyond the slots, for parked branches (policy park); 0: 64 */
+    uint32_t n_parked_max;     /* policy park: entries beyond the slots, for parked branches. 0 means 64 */
     uint32_t branches_max;     /* maximum number of branches of a session; 0: 3 */
     uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
-    /* limit on the bytes of states in state_dir; 0: half of the space that is free at the start, plus the bytes that
-     * such states already occupy */
+    /* Limit on the bytes of states in state_dir. 0 stands for half of the space that is free at the start, plus the
+     * bytes of the states that are already there. */
     uint64_t parked_disk_bytes_max;
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
-    uint32_t idle_s_max;           /* seconds after which an idle session is forgotten; 0: never */
+    uint32_t idle_s_max;           /* an idle session is forgotten after this many seconds. 0 means never */
     const char *state_dir; /* existing directory for parked and saved sessions; NULL: nothing is written to disk */
-    /* threads of a step; 0: the number that is fastest in a measurement at the start, at most one per physical core
-     * that this process can use, and fewer while other processes use the cores */
+    /* Threads of a step. With 0, a measurement at the start chooses the fastest number, at most one thread per physical
+     * core of this process. Then a step also uses fewer threads while other processes use the cores. */
     int32_t n_threads;
-    int32_t n_gpu_layers; /* layers on the GPU; -1: as many as fit; ignored without a GPU */
+    int32_t n_gpu_layers; /* layers on the GPU. -1 means as many as fit. Ignored without a GPU */
     uint32_t n_batch;     /* maximum number of tokens of a model step; 0: 512 */
-    /* maximum gap between two tokens of a decoding session, in milliseconds; 0: 100. Each step prefills only as many
-     * prompt tokens as fit into the gap, but at least 16 */
+    /* Maximum gap between two tokens of a decoding session, in milliseconds. 0 stands for 100. Each step prefills only
+     * as many prompt tokens as fit into the gap, but at least 16. */
     uint32_t gap_ms_target;
-    uint32_t n_owners; /* number of owners that share the engine; 0: 1. See llm_engine_set_owners */
-    /* nonzero: results are bit-exact. For this, each sequence has its own KV stream, flash attention is off, and a
-     * sliding window has a cell for each position */
+    uint32_t n_owners; /* number of owners that share the engine (llm_engine_set_owners). 0 counts as 1 */
+    /* Nonzero makes results bit-exact. For this, each sequence has its own KV stream, flash attention is off, and a
+     * sliding window has a cell for each position. */
     uint32_t exact;
     uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
-    /* text for stderr if llama.cpp crashes while it opens the model; the process then ends with status 1. NULL: crashes
-     * are not caught */
+    /* Text that is written to stderr if llama.cpp crashes during llm_engine_open. After the text, the process ends with
+     * status 1. With NULL, crashes are not caught. */
     const char *crash_notice;
 } llm_engine_options;
 
 /* Every sampling parameter: X(type, name, least value, most, default, text). The text says what the value means, or
- * which value switches the parameter off. llm_sampling, the parser of commands and the daemon's class Sampling are made
- * from this table. llm_command_push refuses a parameter outside its range. The ranges are wider than any useful value,
- * and narrow enough that no computation with them overflows. repeat_penalty has a positive minimum because the sampler
- * divides by it. */
+ * which value switches the parameter off. This table is the source of the struct llm_sampling, the parser of commands
+ * and the daemon's class Sampling. The function llm_command_push refuses a parameter outside its range. The ranges are
+ * wider than any useful value. Still, no value in a range can overflow a computation. The minimum of repeat_penalty is
+ * positive because the sampler divides by this value. */
 #define LLM_SAMPLING_TABLE(X)                                                                                          \
     X(float, temperature, 0, 100, 0, "0: greedy")                                                                      \
     X(float, top_p, 0, 1, 1, "1: off")                                                                                 \
@@ -163,15 +165,15 @@ typedef struct llm_engine_options {
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 
-/* A set of sampling parameters. In llm_info.sampling_default, a parameter is NaN (a count is negative) if the model
- * recommends no value for it. */
+/* A set of sampling parameters. In llm_info.sampling_default, a parameter is NaN if the model recommends no value for
+ * it. A count is negative instead of NaN. */
 typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
 
-/* Facts about the opened model. A row of LLM_MODEL_FACT_TABLE is X(type, member, text); a row of LLM_MODEL_TEXT_TABLE,
- * for facts that are strings, is X(member, bytes, text). model.h uses the same tables. tests/test_travels.py lists
- * every place that has to report a new fact. */
+/* Facts about the opened model. A row of LLM_MODEL_FACT_TABLE is X(type, member, text). Facts that are strings are in
+ * LLM_MODEL_TEXT_TABLE, whose rows are X(member, bytes, text). The header model.h uses the same tables. To add a fact,
+ * change every place that tests/test_travels.py lists. */
 #define LLM_MODEL_FACT_TABLE(X)                                                                                        \
     X(uint32_t, n_ctx, "tokens one branch can hold")                                                                   \
     X(uint32_t, n_ctx_train, "context length of the model's training, in tokens")                                      \
@@ -210,12 +212,13 @@ typedef struct llm_info {
     uint64_t parked_bytes_max;
     uint64_t parked_disk_bytes_max; /* limit on disk use; 0: no state directory */
     uint64_t checkpoint_bytes_max;
-    char fingerprint[33]; /* hash of the model's file, 128 bits in hexadecimal; does not depend on the options */
+    char fingerprint[33]; /* hash of the model's file: 128 bits in hexadecimal. It does not depend on the options */
 } llm_info;
 
 /* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
  * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A model that only
- * makes embeddings (memory LLM_MEMORY_NONE) has no sessions; for such a model n_ctx limits the tokens of one text.
+ * makes embeddings has the memory LLM_MEMORY_NONE and no sessions. For such a model, n_ctx limits the tokens of one
+ * text.
  *
  *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
@@ -224,38 +227,38 @@ typedef struct llm_info {
  *   LLM_NO_MEMORY   the weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
-/* Returns the loaded part of the model in thousandths: 0 before loading begins, 1000 when the whole model is loaded. A
- * process opens one model at a time. Any thread. */
+/* Returns the loaded part of the model in thousandths. The value is 0 before loading begins, and 1000 for a loaded
+ * model. A process opens one model at a time. Any thread. */
 LLM_API uint32_t llm_loading_progress(void);
 
 /* Starts the decode thread, which then serves commands. Owner thread. Returns LLM_MISUSE if the engine was started
- * before, or LLM_IO if the system cannot make a thread. */
+ * before. Returns LLM_IO if the system cannot make a thread. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
-/* Stops serving: cancels all requests (each still gets its FINISHED), joins the decode thread, and, if there is a state
- * directory, writes all named sessions to it. The caller can still drain the remaining events. Owner thread.
- * Idempotent. */
+/* Stops serving. Cancels all requests, and each request still gets its FINISHED. Joins the decode thread. Then writes
+ * all named sessions to the state directory, if there is one. Afterwards the caller can still drain the remaining
+ * events. Owner thread. Idempotent. */
 LLM_API int llm_engine_stop(llm_engine *engine);
 
 /* Stops the engine if needed, frees everything and removes the session table's name. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
 
-/* Sets how many owners share the engine. If there are several owners, none of them can take all entries, all pins or a
- * whole queue, and if something must be evicted, the owner who holds most loses it (share.h). 0 counts as 1. Any
- * thread. The engine's next decision uses the new number. */
+/* Sets how many owners share the engine. With several owners, no owner can take all entries, all pins or a whole queue.
+ * If something must be evicted, the owner who holds most loses it. share.h decides both. 0 counts as 1. Any thread. The
+ * engine's next decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Copies facts about the open engine. The facts never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Returns how many loops the decode thread has completed. The number does not change during a step, nor while the
- * thread sleeps because there is no work. *busy (may be NULL) is 1 while the thread is inside a step. Any thread. */
+/* Returns how many loops the decode thread has completed. The number does not change during a step. It does not change
+ * either while the thread sleeps for lack of work. Inside a step, *busy is 1. `busy` may be NULL. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *
- * Any thread can call these functions, also while the decode thread runs. A function that returns a count returns -n if
- * the buffer is too small for the n elements of the result, and INT64_MIN on an error (invalid token id, out of
- * memory).
+ * Any thread can call these functions, also while the decode thread runs. Some functions return a count. If the buffer
+ * is too small for the n elements of the result, such a function returns -n. On an error (invalid token id, out of
+ * memory), the function returns INT64_MIN.
  */
 
 /* Converts text to tokens. `parse_special` converts the text of control tokens to those tokens, which is safe only for
@@ -293,21 +296,23 @@ typedef struct llm_prompt {
     size_t n_text_bytes;
     int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
-    size_t n_history; /* tokens before the generation prompt; also the last boundary; 0: unknown */
-    /* tokens of the prompt's head: the leading system messages and the tools, which many conversations share; 0: the
-     * prompt has no head, or the end of the head is not known */
+    size_t n_history; /* tokens before the generation prompt, and also the last boundary. 0 means unknown */
+    /* Tokens of the prompt's head. The head is the leading system messages and the tools, which many conversations
+     * share. 0 means that the prompt has no head, or that the end of the head is not known. */
     size_t n_head;
-    /* nonzero: `tokens` has only what follows the answer that the request's `after` names, and all counts of tokens
-     * start at the end of that answer */
+    /* Nonzero means that `tokens` begins after the assistant message that `after` in the request names. All counts of
+     * tokens then start at the end of this message. */
     uint32_t is_after;
-    /* input of llm_answer_parser_open for the answer to this prompt; 0 bytes: the answer is plain text; owned */
+    /* Input of llm_answer_parser_open for the answer to this prompt. 0 bytes mean that the answer is plain text.
+     * Owned. */
     char *syntax;
     size_t n_syntax_bytes;
-    char *constraint; /* value of the GENERATE entry `constraint`; 0 bytes: no constraint; owned */
+    char *constraint; /* value of the GENERATE entry `constraint`. 0 bytes mean no constraint. Owned */
     size_t n_constraint_bytes;
     int32_t *preserved; /* control tokens whose text belongs to the answer's text; owned */
     size_t n_preserved;
-    /* JSON list of stop strings that end this template's answers, besides the end tokens; 0 bytes: none; owned */
+    /* JSON list of the stop strings that end answers of this template, in addition to the end tokens. 0 bytes mean
+     * none. Owned. */
     char *stops;
     size_t n_stops_bytes;
 } llm_prompt;
@@ -316,21 +321,23 @@ typedef struct llm_prompt {
  *   `messages`               list, in OpenAI's format.
  *   `add_generation_prompt`  bool, default true.
  *   `chat_template_kwargs`   object: variables of the template.
- *   `after`                  {"message": index, "rest": text, "last": [...]}: render only what follows the assistant
- *                            message with this index (see below).
- *   `tools`                  list, in OpenAI's format. A function with is_deferred true can be called, but the template
- *                            does not list it, because a message describes it.
+ *   `after`                  {"message": index, "rest": text, "last": [...]}. Render only what follows the assistant
+ *                            message with this index. llm_chat_render describes this below.
+ *   `tools`                  list, in OpenAI's format. A function with is_deferred true can be called. The template
+ *                            does not list this function, because a message describes it.
  *   `tool_choice`            {"mode": "auto" | "none" | "required", "names": [the only functions that can be called]}
- *   `parallel_tool_calls`    bool: true allows several calls in one answer, false returns calls after the first as
- *                            text. null: the template decides.
- *   `constraint`             {"kind": ..., "text": ...}: the form that the answer's text must have. With tools, the
- *                            answer has this form or is a tool call. With mode "required" only calls are possible, and
+ *   `parallel_tool_calls`    bool. true allows several calls in one answer. false returns calls after the first as
+ *                            text. null lets the template decide.
+ *   `constraint`             {"kind": ..., "text": ...}. The output format of the answer's text. With tools, the answer
+ *                            has this format or is a tool call. With mode "required" only calls are possible, and
  *                            `constraint` is ignored.
- *   `reasoning_apart`        bool, default true; false: reasoning is part of the text.
- *   `continues`              bool: the last message is the assistant's, and the answer continues it.
- *   `thinking_tokens_max`    maximum number of reasoning tokens; -1: not limited.
- *   `follows_thinking`       bool: true makes the prompt's constraint say where reasoning ends. Otherwise it says so
- *                            only if thinking_tokens_max is set. A command with n_answer_stops (llm_wire.h) needs this.
+ *   `reasoning_apart`        bool, default true. false makes reasoning part of the text.
+ *   `continues`              bool. true means that the last message is the assistant's, and that the answer continues
+ *                            this message.
+ *   `thinking_tokens_max`    maximum number of reasoning tokens. -1 means no limit.
+ *   `follows_thinking`       bool. true makes the prompt's constraint say where reasoning ends. With false, the
+ *                            constraint says so only if thinking_tokens_max is set. A command with n_answer_stops
+ *                            (llm_wire.h) needs such a constraint.
  */
 
 /* Renders a chat with the model's template and tokenizes it. `request` is described above.
@@ -338,23 +345,24 @@ typedef struct llm_prompt {
  * Only the template's own text can become control tokens. Text from messages and tools never becomes control tokens.
  *
  * If a template does not describe tools, libllm describes them in a system message. If a template has no format for
- * tool calls, libllm uses a format of its own. Parts of a tool's schema that cannot be enforced (docs/limits.md) are
- * ignored. If a template refuses the id of a tool call, libllm replaces the id with nine letters and digits. If the
- * arguments of a past tool call are not JSON, the template gets an object with one member that contains their text.
+ * tool calls, libllm uses a format of its own. Some parts of a tool's schema cannot be enforced and are ignored.
+ * docs/limits.md lists these parts. If a template refuses the id of a tool call, libllm replaces the id with nine
+ * letters and digits. If the arguments of a past tool call are not JSON, the template gets an object. Its only member
+ * contains the text of the arguments.
  *
  * `after` names an assistant message. The caller already has the tokens of this answer and of all messages before it.
- * Only what follows the answer is rendered, and the caller appends the new tokens to its own. The earlier tokens
- * therefore stay unchanged, even if the template would now render the earlier messages differently, for example without
+ * Only what follows the answer is rendered, and the caller appends the new tokens to its own. So the earlier tokens
+ * stay unchanged. Without `after`, the template might now render the earlier messages differently, for example without
  * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` has the last
  * tokens of the answer; 32 suffice. If libllm cannot find the end of the answer in the rendered text, it renders the
  * whole chat and sets is_after to 0.
  *
- * A template is a program of unknown origin. All renderings of one request together have a limit on time and on memory,
- * which both grow with the size of the request, and a limit on recursion.
+ * A template is a program of unknown origin. All renderings of one request together have limits on time, on memory and
+ * on recursion. The limits on time and on memory grow with the size of the request.
  *
  * Returns LLM_INVALID if `request` is not JSON as described above. Returns LLM_TEMPLATE if the template refused the
- * chat, failed or exceeded a limit, or if there is no template. `error` names the cause. Free with llm_prompt_free,
- * which allows NULL members and clears the struct. */
+ * chat, failed or exceeded a limit. A missing template is also LLM_TEMPLATE. `error` names the cause. Free with
+ * llm_prompt_free, which allows NULL members and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
@@ -368,27 +376,27 @@ typedef struct llm_answer_parser llm_answer_parser;
 LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
                                    llm_answer_parser **out, char *error, size_t error_bytes);
 
-/* Parses more of the answer's text: UTF-8 in pieces of any length, which include the text of the prompt's preserved
- * tokens. *diffs receives the newly parsed parts as a JSON list, which the parser owns and which is valid until the
- * parser's next call:
+/* Parses more of the answer's text: UTF-8 in pieces of any length. The pieces include the text of the prompt's
+ * preserved tokens. *diffs receives the newly parsed parts as a JSON list. The parser owns the list, which is valid
+ * until the parser's next call. The elements of the list are called diffs. A diff is one of:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call
- * is returned as text. No text is returned twice. Only two kinds of text are lost: blanks and delimiters next to a
- * tool call, and in a tool call that breaks its syntax after its name, the text from the error to the delimiter that
- * closes the call. The arguments of a complete call are a JSON object; the arguments of an incomplete call are the
- * beginning of a JSON object. They are not checked against the tool's schema. The cost per token does not grow with
- * the answer.
+ * is returned as text. No text is returned twice. Only two kinds of text are lost:
+ * - blanks and delimiters next to a tool call
+ * - after a syntax error behind the name of a tool call: the text up to the delimiter that closes the call
+ * The arguments of a complete call are a JSON object. The arguments of an incomplete call are the beginning of a JSON
+ * object. Arguments are not checked against the tool's schema. The cost per token does not grow with the answer.
  *
- * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off, so a tool call
- * whose name is incomplete is dropped instead of returned as text. Returns LLM_MISUSE after a feed with `is_final`, or
- * LLM_NO_MEMORY. */
+ * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off. In such an
+ * answer, a tool call with an incomplete name is dropped instead of returned as text. Returns LLM_MISUSE after a feed
+ * with `is_final`, or LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
-/* Returns how many bytes of the answer the next feed may parse again. The number is small, except inside a tool call
- * whose format does not allow the parser to forget parsed text. Then the next feeds can take long. Any thread, one at a
- * time. */
+/* Returns how many bytes of the answer the next feed may parse again. The number is usually small. It is large inside a
+ * tool call if the call's format does not allow the parser to forget parsed text. Then the next feeds can take long.
+ * Any thread, one at a time. */
 LLM_API size_t llm_answer_parser_rescan_bytes(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
@@ -397,37 +405,39 @@ typedef struct llm_document {
     size_t n_bytes;
 } llm_document;
 
-/* Makes a constraint document, which describes for the sampler the form that an answer must have. A GENERATE carries
- * the document as `constraint` (llm_wire.h). `request` is JSON: {"kind": ..., "text": ..., "strict": bool (default
- * true)}:
+/* Makes a constraint document. The document describes to the sampler which answers are allowed. A GENERATE carries the
+ * document as `constraint` (llm_wire.h). `request` is a JSON object with the members `kind`, `text` and `strict`.
+ * `strict` is a bool, by default true. The kinds are:
  *   `json`         any JSON object.
  *   `json_schema`  `text` is a schema. If strict, a schema with keywords that cannot be enforced is refused. Otherwise
  *                  these keywords are ignored, and the answer can violate them. docs/limits.md lists them. A `format`
- *                  that JSON Schema does not define is ignored, even if strict.
+ *                  that JSON Schema does not define is always ignored.
  *   `grammar`      `text` is GBNF, with a rule named root.
  *   `regex`        `text` is a regular expression that the whole answer matches.
  *   `choice`       `text` is a JSON list of texts, and the answer is one of them.
  *
- * An input that is too large is refused before it is processed. Returns LLM_INVALID, and `error` says what cannot be
- * expressed or which size is too large; or LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any
- * thread. */
+ * An input that is too large is refused before it is processed. Errors: LLM_INVALID, LLM_NO_MEMORY. With LLM_INVALID,
+ * `error` says what cannot be expressed or which size is too large. Free with llm_document_free, which allows NULL
+ * members. Any thread. */
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
 LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds the first of the n_texts texts, and as many of the next texts as fit into the same batch. *n_done receives
- * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1
- * to llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1.
- * The call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
- * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after
- * the other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag
- * to nonzero, the call ends soon (on a GPU, after the current step).
+/* Embeds the first of the n_texts texts, and also the next texts while they fit into the same batch. *n_done receives
+ * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1 to
+ * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
+ * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
+ * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after the
+ * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
+ * nonzero, the call ends soon (on a GPU, after the current step).
  *
- * On error the contents of `out` are undefined. Errors: LLM_CANCELLED (the flag was set), LLM_INVALID (no texts, or a
- * model that makes no embeddings), LLM_CONTEXT_LENGTH (a text has too many tokens), LLM_TOKEN, LLM_NO_MEMORY,
- * LLM_STEP_FAILED. */
+ * On error the contents of `out` are undefined. Errors:
+ * - LLM_CANCELLED: the flag was set.
+ * - LLM_INVALID: there are no texts, or the model makes no embeddings.
+ * - LLM_CONTEXT_LENGTH: a text has too many tokens.
+ * - LLM_TOKEN, LLM_NO_MEMORY, LLM_STEP_FAILED. */
 LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
                       const int32_t *cancel_flag, float *out, size_t *n_done);
 
@@ -458,12 +468,12 @@ typedef struct llm_json {
     uint64_t n_text_bytes;
 } llm_json;
 
-/* Checks JSON (RFC 8259, strict, UTF-8) in one pass, and makes a copy that is cheap to decode. The copy has no blanks
- * between values. Where JSON allows it, the copy has the character itself instead of \uXXXX. Half of a surrogate pair
- * becomes U+FFFD. Everything else is copied unchanged. The scan stops at the first error or exceeded limit. Time and
- * memory are linear in n_bytes, and nesting uses no stack. Any thread. Returns LLM_NO_MEMORY, or LLM_INVALID if the
- * JSON is malformed or exceeds a limit; then out->verdict says why, out->offset says where, and out->text is NULL. Free
- * with llm_json_free, which allows NULL. */
+/* Checks in one pass whether the text is strict JSON (RFC 8259, UTF-8). Also makes a copy of the JSON that is cheap to
+ * decode. The copy has no blanks between values. Where JSON allows it, the copy has the character itself instead of
+ * \uXXXX. Half of a surrogate pair becomes U+FFFD. Everything else is copied unchanged. The scan stops at the first
+ * error or exceeded limit. Time and memory are linear in n_bytes, and nesting uses no stack. Any thread. Errors:
+ * LLM_NO_MEMORY, LLM_INVALID. LLM_INVALID means that the JSON is malformed or exceeds a limit. Then out->verdict says
+ * why, out->offset says where, and out->text is NULL. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 
@@ -473,13 +483,14 @@ LLM_API void llm_json_free(llm_json *document);
 typedef struct llm_saved {
     uint32_t owner;
     uint32_t n_tokens;
-    uint64_t n_bytes;  /* bytes of the saved state; 0: only tokens were saved, or this engine cannot use the state */
+    uint64_t n_bytes;  /* bytes of the state. 0 means that only tokens were saved, or that the state is unusable here */
     uint64_t saved_ms; /* CLOCK_REALTIME */
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;
 
-/* Copies the list of the sessions that any owner has saved for this model, in no particular order, but at most n_out of
- * them. Returns the number of saved sessions, at most LLM_SAVED_MAX; 0 without a state directory. Any thread. */
+/* Copies the list of the sessions that any owner has saved for this model, in no particular order. At most n_out of
+ * them are copied. Returns the number of saved sessions, at most LLM_SAVED_MAX. Without a state directory, this number
+ * is 0. Any thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
 /* Copies the oldest unread log message about parked and saved sessions, for example about a full disk or a refused

@@ -1,6 +1,7 @@
-/* llm_session_table.h: the session table of one engine. The table has the open branches, the tokens that each branch
- * has consumed, and the engine's counters. Only the decode thread writes the table. The event loop, llmctl in another
- * process, and the next daemon after a crash read it. Readers take no lock and never delay the writer.
+/* llm_session_table.h: the session table of one engine. The table contains a record of each open branch, the tokens
+ * that the branch has consumed, and the engine's counters. Only the decode thread writes the table. The event loop,
+ * llmctl in another process, and the next daemon after a crash read it. Readers take no lock and never delay the
+ * writer.
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the magic number that makes the segment valid
  *   counters_at     uint64 counters[]         each counter is atomic
@@ -14,10 +15,10 @@
  *              word again with generation + 1 and without `closed`
  *   rename     write the name buffer that is not in use, then store the word with generation + 1 and its index
  *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
- *              the word again. If the generation is the same, the copy is valid even if tokens were appended meanwhile;
- *              otherwise begin again.
+ *              the word again. If the generation has changed, begin again. If it is the same, the copy is valid. Tokens
+ *              that were appended meanwhile do no harm.
  *
- * A writer that dies at any point leaves a readable table, because nobody waits for a lock.
+ * If the writer dies, the table stays readable. No reader ever waits for a lock.
  */
 #ifndef LLM_SESSION_TABLE_H
 #define LLM_SESSION_TABLE_H
@@ -93,7 +94,7 @@ typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } l
 LLM_API const char *llm_counter_name(int counter); /* for example "steps_total"; NULL for a number outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
-/* whether the counter is a time: the table has microseconds, although the name says seconds */
+/* Whether the counter is a time. Times are microseconds in the table, although their names say seconds. */
 LLM_API int llm_counter_is_time(int counter);
 
 /* How a branch is pinned. */
@@ -105,9 +106,9 @@ typedef enum llm_pin {
                            * session can replace it */
 } llm_pin;
 
-/* The members that the decode thread reports about an open branch: X(type, member, text). The branch's record, the
- * session table and llm_branch_view are made from this list. tests/test_travels.py lists every place that has to report
- * a new member. */
+/* What the decode thread reports about an open branch. A row is X(type, member, text). The branch's record, the session
+ * table and llm_branch_view are made from this list. To add a member, change every place that tests/test_travels.py
+ * lists. */
 #define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
@@ -132,8 +133,8 @@ typedef struct llm_branch_view {
     uint32_t owner;
     uint32_t generation; /* number of changes of the token array, appends not counted */
     uint32_t n_tokens;   /* resident */
-    /* number of this branch, which never changes. It is part of the names of the branch's files, so that the next
-     * daemon recognizes these files */
+    /* Number of this branch. The number never changes. The names of the branch's files contain it, so that the next
+     * daemon recognizes these files. */
     uint64_t id;
     LLM_BRANCH_RECORD_TABLE(LLM_BRANCH_RECORD_MEMBER)
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
@@ -153,11 +154,14 @@ typedef struct llm_session_table_view {
 
 typedef struct llm_session_table llm_session_table;
 
-/* Opens another engine's session table for reading. The shared memory must belong to the user `owner` (-1 stands for
- * the user of this process), and no other user may be able to write it: any user could have created a file with such a
- * name. The table is read with read calls and not through a mapping: if it is truncated meanwhile, that causes an error
- * and not a signal. Any process. Errors: LLM_NOT_FOUND, LLM_VERSION (another version, or not a session table), LLM_IO
- * (also if another user owns the file or can write it). Close with llm_session_table_close. */
+/* Opens another engine's session table for reading. The shared memory must belong to the user `owner`, where -1 stands
+ * for the user of this process. No other user may be able to write the shared memory. The reason for both checks is
+ * that any user can create a file with such a name. The table is read with read calls and not through a mapping. So a
+ * table that is truncated meanwhile causes an error and not a signal. Any process. Close with llm_session_table_close.
+ * Errors:
+ * - LLM_NOT_FOUND.
+ * - LLM_VERSION: the table has another version, or the file is not a session table.
+ * - LLM_IO, also if another user owns the file or can write it. */
 LLM_API int llm_session_table_open(const char *name, int64_t owner, llm_session_table **out);
 LLM_API void llm_session_table_close(llm_session_table *table);
 
@@ -170,8 +174,9 @@ LLM_API void llm_session_table_read(const llm_session_table *table, llm_session_
 LLM_API uint64_t llm_session_table_counter(const llm_session_table *table, int counter);
 /* Copies the record of the entry's branch. Returns LLM_NOT_FOUND if the entry has no branch. */
 LLM_API int llm_session_table_entry(const llm_session_table *table, uint32_t entry, llm_branch_view *out);
-/* Copies the tokens of the entry's branch and returns their count. Returns -1 if the entry has no branch, and -count-1
- * if `n_out` is too small. *generation (may be NULL) receives the generation of the copied tokens. */
+/* Copies the tokens of the entry's branch and returns their count. Returns -1 if the entry has no branch. Returns
+ * -count-1 if `n_out` is too small. *generation receives the generation of the copied tokens. `generation` may be
+ * NULL. */
 LLM_API int64_t llm_session_table_tokens(const llm_session_table *table, uint32_t entry, int32_t *out, size_t n_out,
                                          uint32_t *generation);
 

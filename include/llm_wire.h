@@ -1,6 +1,6 @@
-/* llm_wire.h: the commands that the decode thread accepts and the events that it sends, both MessagePack. The tables
- * here contain every name on the wire. A program in another language can compare its own names with the tables
- * (llm_command_field, llm_event_member).
+/* llm_wire.h specifies the commands to the decode thread and the events from that thread. Commands and events are
+ * MessagePack messages. The tables here contain every name in these messages. A program in another language can compare
+ * its own names with the tables (llm_command_field, llm_event_member).
  *
  * The daemon's cffi module is built from this file, after the preprocessor has run with LLM_CFFI defined. */
 #ifndef LLM_WIRE_H
@@ -20,7 +20,7 @@ extern "C" {
  * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries. Entries of most commands:
  *
  *   `request`     id chosen by the caller, unique among live requests. In CANCEL and PAUSE this is the id of a
- *                 generation; an unknown id is ignored, because the generation may just have ended.
+ *                 generation. An unknown id is ignored, because the generation may just have ended.
  *   `owner`       number of the session's owner. Sessions of different owners are separate even if their names are
  *                 equal.
  *   `session`     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it.
@@ -28,47 +28,50 @@ extern "C" {
 
 /* Entries of GENERATE:
  *   `prompt`      token ids, at least one.
- *   `max_tokens`  maximum number of tokens to generate; 0: as many as the context can hold. The context limits every
- *                 other value, too.
- *   `sampling`    map of LLM_SAMPLING_TABLE; a missing parameter has its default.
+ *   `max_tokens`  maximum number of tokens to generate. 0 means as many as the context can hold. The context limits
+ *                 every other value, too.
+ *   `sampling`    map from the names in LLM_SAMPLING_TABLE to values. A missing parameter has its default.
  *   `logit_bias`  pairs of token and finite bias.
  *   `stop`        stop strings, none of them empty.
- *   `n_answer_stops`  the first n_answer_stops strings of `stop` are searched for only in the answer, not in the
- *                 reasoning or the blanks after it. This needs a `constraint` that says where reasoning ends.
+ *   `n_answer_stops`  number of strings at the beginning of `stop` that are searched for only in the answer. They are
+ *                 not searched for in the reasoning and in the blanks after it. This needs a `constraint` that says
+ *                 where reasoning ends.
  *   `stop_tokens`  tokens that end the answer like the model's own end tokens.
- *   `min_tokens`  until the answer has this many tokens, no token that ends the answer is sampled and no stop string is
- *                 searched for.
- *   `constraint`  the form that the answer must have, as JSON that llm_constraint_make or llm_chat_render has made;
- *                 empty: any form.
- *   `dry_sequence_breakers`  strings at which a repetition ends for the sampler DRY; if missing: newline, colon,
- *                 quotation mark, asterisk.
+ *   `min_tokens`  minimum number of tokens of the answer. Before that, no token that ends the answer is sampled. Stop
+ *                 strings are not searched for either.
+ *   `constraint`  the output format of the answer, as JSON from llm_constraint_make or llm_chat_render. An empty value
+ *                 means that the answer can have any format.
+ *   `dry_sequence_breakers`  strings at which a repetition ends for the sampler DRY. The default is newline, colon,
+ *                 quotation mark and asterisk.
  *   `flags`       bit set of llm_generate_flag.
- *   `boundaries`  ascending token counts at which other prompts are likely to diverge (llm_prompt); the engine saves
+ *   `boundaries`  ascending token counts (llm_prompt) at which other prompts are likely to diverge. The engine saves
  *                 checkpoints there.
- *   `parent`      if the session does not exist, it begins as a fork of this session; "": no parent.
- *   `n_head`      number of tokens of the prompt's head (llm_prompt), which many conversations share; at most the whole
- *                 prompt. A prompt that has only its head in common with a branch does not continue the branch. A
- *                 checkpoint at the head's end serves every prompt with that head.
- *   `n_logprobs`  report the log probability of each token and of this many most likely tokens; -1: report none. Log
+ *   `parent`      name of a session. A session that does not exist yet begins as a fork of this one. "" means no
+ *                 parent.
+ *   `n_head`      number of tokens of the prompt's head (llm_prompt), at most the whole prompt. Many conversations
+ *                 share a head. So a prompt that has only its head in common with a branch does not continue the
+ *                 branch. A checkpoint at the head's end serves every prompt with that head.
+ *   `n_logprobs`  report the log probability of each token and of this many most likely tokens. -1 means none. Log
  *                 probabilities are those of the model, before `sampling` and `logit_bias` are applied.
  *   `after`       id of an earlier live generation of the same owner. This generation begins when the earlier
- *                 generation has consumed its prompt or has ended, so that a common prompt is prefilled only once. If
- *                 the id is 0 or unknown, this generation begins at once. A request for several answers becomes several
+ *                 generation has consumed its prompt or has ended. Thus a common prompt is prefilled only once. If the
+ *                 id is 0 or unknown, this generation begins at once. A request for several answers becomes several
  *                 generations, all of them `after` the first.
  */
 
 /* Entries of PAUSE, FORK, RENAME, PIN, SAVE, LOAD and UNSAVE:
- *   `paused`      true pauses the generation: it takes part in no step, but keeps its slot until others need the slot.
- *                 false continues the generation.
+ *   `paused`      true pauses the generation. A paused generation takes part in no step, but keeps its slot until
+ *                 others need the slot. false continues the generation.
  *   `new_session`  name of the fork, or the new name of the session.
- *   `at`          the fork begins with this many tokens of the session; UINT32_MAX: all. The fork has fewer tokens if
- *                 the model's memory and the session's checkpoints do not allow this count.
- *   `replace`     if a session of the new name exists, true closes that session, and false lets the fork fail with
- *                 LLM_EXISTS.
- *   `pinned`      true pins the session: it is never forgotten or expired, but can be parked. The branches that the
- *                 session has when it is pinned are kept: a prompt that continues none of them begins another branch. A
- *                 quarter of all branches always stays unpinned, and each owner can pin its share of the other three
- *                 quarters. If a pin would exceed this share, the command fails with LLM_PINS and changes nothing.
+ *   `at`          the fork begins with this many tokens of the session. UINT32_MAX means all. The fork has fewer tokens
+ *                 if the model's memory and the session's checkpoints do not allow this count.
+ *   `replace`     says what happens to an existing session of the new name. true closes that session. false lets the
+ *                 fork fail with LLM_EXISTS.
+ *   `pinned`      true pins the session. A pinned session is never forgotten or expired, but can be parked. It keeps
+ *                 the branches that it has at the time of the command. A prompt that continues none of these branches
+ *                 begins another branch. A quarter of all branches always stays unpinned, and each owner can pin its
+ *                 share of the other three quarters. If a pin would exceed this share, the command fails with LLM_PINS
+ *                 and changes nothing.
  *   `label`       name of a saved session in the state directory.
  */
 
@@ -78,32 +81,35 @@ extern "C" {
  * session that was pinned before the LOAD stays pinned. PARK skips busy branches (LLM_BUSY).
  *
  * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
- * then, only RESET and CLOSE affect the session, and a new session of that name is refused (LLM_EXISTS).
- */
+ * then, only RESET and CLOSE affect the session. A new session of that name is refused with LLM_EXISTS. */
 
 /* Replies and errors of commands. With a state directory, changes that must survive a crash are on disk before the
- * REPLY. The REPLY to PIN, RENAME, SAVE and UNSAVE comes when their files are written or removed. The REPLY to RESET
- * and CLOSE comes when the session's files are removed, and the REPLY to FORK and LOAD when the files of a replaced
- * session are removed. LLM_IO means that the disk refused the change. After LLM_IO, the pin or name of a PIN or RENAME
- * is unchanged. A second change of the same pin or name waits for the result of the first.
+ * REPLY. The REPLY comes at this time:
+ * - PIN, RENAME, SAVE and UNSAVE: their files are written or removed.
+ * - RESET and CLOSE: the session's files are removed.
+ * - FORK and LOAD: the files of a replaced session are removed.
+ * LLM_IO means that the disk refused the change. After LLM_IO, the pin or name of a PIN or RENAME is unchanged. A
+ * second change of the same pin or name waits for the result of the first.
  *
- * If the files of a reset, closed or replaced session could not be removed, the session is gone from the engine, but
- * may come back from its files at the next start. The removal of these files is tried again at an orderly stop, and if
- * the command is sent again (even a CLOSE of a session that is already closed). LLM_OVERLOADED means that too many
- * commands wait for the disk, and that nothing was done. RESET and CLOSE never fail with LLM_OVERLOADED.
+ * Suppose that the files of a reset, closed or replaced session cannot be removed. The session is then gone from the
+ * engine, but may come back from its files at the next start. An orderly stop tries again to remove the files. So does
+ * the same command, sent again, even a CLOSE of a closed session. LLM_OVERLOADED means that too many commands wait for
+ * the disk. Then nothing was done. RESET and CLOSE never fail with LLM_OVERLOADED.
  *
  * If a session has no usable state, SAVE saves only its tokens. They are prefilled when the session is used after a
  * LOAD. Errors of single commands:
  *   SAVE           LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL.
- *   LOAD           LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a branch can hold now),
- *                  LLM_VERSION (the file was refused and set aside), LLM_CAPACITY.
- *   SAVE and LOAD  LLM_NO_MEMORY, also if the limit on bytes in transfer to or from the disk is reached; the command
- *                  can be tried again later.
+ *   LOAD           LLM_NOT_FOUND (no such label), LLM_CAPACITY. LLM_CONTEXT_LENGTH means that the saved session has
+ *                  more tokens than a branch can hold now. LLM_VERSION means that the file was refused and renamed.
+ *   SAVE and LOAD  LLM_NO_MEMORY, also at the limit on bytes in transfer to or from the disk. The command can be tried
+ *                  again later.
  *   FORK and LOAD  LLM_SHUTDOWN (the engine has been stopped and writes no new sessions).
  *
- * Commands are checked strictly. A key that is unknown, repeated or not part of the command, a missing key, a wrong
- * type, a value out of range, and any byte after the map are LLM_INVALID, and the message is dropped before it enters
- * the ring.
+ * Commands are checked strictly. An invalid command is dropped before it enters the ring, with LLM_INVALID. A command
+ * is invalid in these cases:
+ * - A key is missing, unknown, repeated or not part of the command.
+ * - A value has a wrong type or is out of range.
+ * - Any byte follows the map.
  */
 
 /* Every command: X(NAME, number). The numbers run from 1 without a gap and never change meaning. */
@@ -154,9 +160,9 @@ typedef enum llm_field_type {
 #define LLM_COMMANDS_OWNED ((1u << LLM_COMMAND_END) - 2u - LLM_COMMANDS_LIVE)
 #define LLM_COMMANDS_SESSION (LLM_COMMANDS_OWNED - LLM_COMMAND_BIT(GENERATE) - LLM_COMMAND_BIT(UNSAVE))
 
-/* Every entry of every command: X(type, name, commands that require it, commands that allow it, least, most,
- * default). The session's name can be empty (`least` is 0) only in GENERATE; in the commands of LLM_COMMANDS_SESSION it
- * has at least one character. */
+/* Every entry of every command. A row is X(type, name, commands that require the entry, commands that allow the entry,
+ * least, most, default). `least` of `session` is 0, but only a GENERATE can have an empty name. In the commands of
+ * LLM_COMMANDS_SESSION the name has at least one character. */
 #define LLM_FIELD_TABLE(X)                                                                                             \
     X(UINT, request, LLM_COMMANDS_OWNED | LLM_COMMANDS_LIVE, 0, 1, UINT64_MAX, 0)                                      \
     X(UINT, owner, LLM_COMMANDS_OWNED, 0, 0, UINT32_MAX, 0)                                                            \
@@ -200,11 +206,13 @@ LLM_API int llm_command_field(int command, int i, llm_field *out);
 LLM_API int llm_sampling_field(int i, llm_field *out);
 
 /* Checks and queues one command, and wakes the decode thread if that thread sleeps. Loop thread. Errors: LLM_INVALID,
- * LLM_FULL (a normal outcome: the ring has no room), LLM_SHUTDOWN. After an error nothing was queued. */
+ * LLM_FULL, LLM_SHUTDOWN. LLM_FULL is a normal outcome and means that the ring has no room. After an error nothing was
+ * queued. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
-/* If the last llm_command_push returned LLM_INVALID, returns the name of the invalid entry ("sampling.top_p" for an
- * entry of the map `sampling`), or "" if the whole message is malformed. Valid until the next push. Loop thread. */
+/* Returns the name of the invalid entry after llm_command_push has returned LLM_INVALID. For an entry of the map
+ * `sampling`, the name is like "sampling.top_p". If the whole message is malformed, the name is "". Valid until the
+ * next push. Loop thread. */
 LLM_API const char *llm_command_refused(const llm_engine *engine);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
@@ -227,32 +235,32 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * FINISHED. STARTED is missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE
  * get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most
  * one per model call. If events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the
- * engine removed a session without a command, because of the capacity policy or because the session was idle too long.
- * FORGOTTEN precedes any event of a later session of that name.
- */
+ * engine removed a session without a command. The reason is the capacity policy, or that the session was idle too long.
+ * FORGOTTEN precedes any event of a later session of that name. */
 
 /* Members of events:
  *   `entry`        index of the branch's entry in the session table. In ADMITTED, UINT32_MAX means that the scratch
  *                  branch is not chosen yet.
- *   `n_tokens`     in REPLY: number of tokens that the session holds after the command, or that SAVE saved; in
- *                  CONSUMED: number of tokens of the prompt that have been consumed.
- *   `os_error`     if the status is LLM_IO because a file operation failed, the errno of this operation; otherwise 0.
+ *   `n_tokens`     in REPLY, the number of tokens that the session holds after the command. After a SAVE, the number of
+ *                  saved tokens. In CONSUMED, the number of prompt tokens that have been consumed.
+ *   `os_error`     the errno of the file operation that caused the status LLM_IO. Otherwise 0.
  *   `diverged_at`  first prompt token that differs from the branch's tokens, or -1.
- *   `text`         str: complete characters, never part of a stop string; invalid bytes became U+FFFD. Empty only if
+ *   `text`         str: complete characters, never part of a stop string. Invalid bytes became U+FFFD. Empty only if
  *                  the event carries tokens.
- *   `n_tokens`     in TEXT: tokens generated so far, including those whose text is still held back.
- *   `tokens`       bin: int32 little-endian: the tokens whose text this event completes (with
- *                  LLM_GENERATE_RETURN_TOKENS or n_logprobs). A token that ended the turn, or that was removed with a
- *                  stop string, is not reported.
- *   `ends`         bin: uint32 little-endian: for each token, the number of whole characters of `text` up to the
+ *   `n_tokens`     in TEXT, the number of tokens generated so far. Tokens with text that is still held back count, too.
+ *   `tokens`       bin of int32 little-endian: the tokens whose text this event completes. The flag
+ *                  LLM_GENERATE_RETURN_TOKENS or n_logprobs requests them. Tokens that ended the turn or were removed
+ *                  with a stop string are not reported.
+ *   `ends`         bin of uint32 little-endian. For each token, the number of whole characters of `text` up to the
  *                  token's end.
- *   `logprobs`     bin: float32 little-endian: the log probability of each token, at least -9999 (with n_logprobs).
- *   `likeliest`    bin: n_logprobs pairs of (int32 token, float32 log probability) for each token, little-endian, most
- *                  likely first.
- *   `n_prefilled`  prompt tokens that were consumed (fewer than n_prompt - n_reused after a cancel).
+ *   `logprobs`     bin of float32 little-endian: the log probability of each token, at least -9999. n_logprobs requests
+ *                  them.
+ *   `likeliest`    bin of pairs of int32 token and float32 log probability, little-endian. Each token has n_logprobs
+ *                  pairs, the most likely first.
+ *   `n_prefilled`  prompt tokens that were consumed. After a cancel, they are fewer than n_prompt - n_reused.
  *   `n_resident`   tokens that the branch holds after the generation.
- *   `n_visible`    how many of the n_resident tokens the client can have seen (not all of them if the branch could not
- *                  be truncated before a stop string).
+ *   `n_visible`    how many of the n_resident tokens the client can have seen. The number is smaller than n_resident if
+ *                  the branch could not be truncated before a stop string.
  *   `stop_index`   index of the stop string that was found, or -1.
  *   `seed`         the seed that was used.
  */

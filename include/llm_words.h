@@ -1,10 +1,9 @@
-/* llm_words.h: the words with which libllm reports statuses, reasons, states and so on. Each word has a sentence that
+/* llm_words.h has the words for the statuses, reasons, states and so on of libllm. Each word has a sentence that
  * explains it. llm.h includes this file.
  *
- * There is one table per vocabulary: X(NAME, number, word, sentence). Responses, logs, metrics and tests use the word;
- * people read the sentence. llm_word() returns the word of a number, and llm_sentence() its sentence. Numbers are part
- * of the wire format and never change meaning.
- */
+ * There is one table per vocabulary. A row is X(NAME, number, word, sentence). Responses, logs, metrics and tests use
+ * the word. People read the sentence. llm_word() returns the word of a number. llm_sentence() returns the sentence of a
+ * number. Numbers are part of the wire format and never change meaning. */
 #ifndef LLM_WORDS_H
 #define LLM_WORDS_H
 
