@@ -78,12 +78,13 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Each checkpoint points to its parent: the longest of the owner's checkpoints that is shorter and whose tokens are a
- * prefix of the checkpoint's tokens. The chain of parents of a checkpoint contains all checkpoints that are prefixes of
- * it, so that no operation has to compare a history with all others. Such comparisons would take long if the histories
- * have many tokens in common, for example a system prompt of 20,000 tokens in thousands of checkpoints. Parents are
- * used for eviction only, so tokens with equal hashes count as equal here. But before a checkpoint is restored, its
- * tokens are compared (checkpoint_find, checkpoint_match). */
+/* Each checkpoint points to its parent, the longest proper prefix of it among the owner's checkpoints. The chain of
+ * parents contains all checkpoints that are prefixes of a checkpoint. So no operation has to compare a history with all
+ * others. Such comparisons would take long if the histories have many tokens in common, for example a system prompt of
+ * 20,000 tokens in thousands of checkpoints.
+ *
+ * Parents are used for eviction only, so tokens with equal hashes count as equal here. But before a checkpoint is
+ * restored, its tokens are compared (checkpoint_find, checkpoint_match). */
 
 enum { TAIL = 64 }; /* number of tokens at the end of c that `continues` compares first */
 
@@ -106,7 +107,7 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
 }
 
 /* Whether the tokens of `other` begin with those of c. Both must have the same parent. The last tokens of c are
- * compared first, because these nearly always differ if the histories diverge. */
+ * compared first. They nearly always differ if the histories diverge. */
 static bool continues(const checkpoint *other, const checkpoint *c)
 {
     const uint32_t known = c->parent != NULL ? c->parent->k : 0;
@@ -125,8 +126,8 @@ static double value_of(const checkpoint_store *store, const checkpoint *c)
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* Links c, which was just added, between its parent and the checkpoints that continue c, and updates all checkpoints
- * that are prefixes of c. */
+/* Links c, which was just added, between its parent and the checkpoints that continue c. Updates all checkpoints that
+ * are prefixes of c. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
     c->parent = find_parent(store, c);
@@ -276,7 +277,7 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    /* make_room comes last, because evicted checkpoints do not come back if another part of this function fails */
+    /* make_room comes last. If another part of this function fails, evicted checkpoints would not come back */
     if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);

@@ -1,10 +1,10 @@
 /* checkpoint.h: saved states in host memory, with one byte budget for all. Owned by the decode thread.
  *
  * A checkpoint is the state after exactly k tokens. A checkpoint is valid for a prompt iff the prompt's first k tokens
- * are the checkpoint's tokens. Nothing invalidates a checkpoint; it is only evicted if the budget is exceeded. No
- * session owns a checkpoint: two sessions of one owner with the same prefix share it. (All checkpoints in a checkpoint
- * store are of the same model and context configuration, so they need no fingerprint of these. Files contain such a
- * fingerprint; see snapshot.h.)
+ * are the checkpoint's tokens. Nothing invalidates a checkpoint. It is only evicted if the budget is exceeded. No
+ * session owns a checkpoint: two sessions of one owner with the same prefix share it. All checkpoints in a checkpoint
+ * store are of the same model and context configuration. So they need no fingerprint of these, unlike files
+ * (snapshot.h).
  *
  * Eviction removes the checkpoint of the least value. The value is:
  *
@@ -29,13 +29,13 @@ typedef struct checkpoint {
     uint32_t k;
     /* owners share no checkpoint: a cache hit can be measured and would reveal another owner's prompt */
     uint32_t owner;
-    token_hash hash; /* hash of the k tokens; if it equals the hash of a prompt's tokens, the tokens are compared */
+    token_hash hash; /* hash of the k tokens. If it equals the hash of a prompt's tokens, the tokens are compared */
     int32_t *tokens;
     blob *held;           /* blob with the state, followed by the logits; can be written to disk without a copy */
     void *state;          /* the state, in `held` */
     size_t n_state_bytes; /* 0 if there are only logits */
-    /* `state` is whole (model.h: FULL, or a WHOLE checkpoint); otherwise it lacks the KV cache of the attention layers,
-     * which a branch must hold when the checkpoint is restored */
+    /* `state` is whole: FULL, or a WHOLE checkpoint (model.h). Otherwise it lacks the KV cache of the attention layers.
+     * A branch must hold this KV cache when the checkpoint is restored */
     bool is_whole;
     float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
@@ -43,7 +43,7 @@ typedef struct checkpoint {
     /* the store's `clock` at the last use of this checkpoint, or of a longer one that continues it */
     uint64_t used;
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
-    /* k of the longest checkpoint that begins with the tokens of this one; may be this one */
+    /* k of the longest checkpoint that begins with the tokens of this one, or the own k */
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
 } checkpoint;
@@ -69,9 +69,9 @@ void checkpoint_store_close(checkpoint_store *store);
 /* Returns the checkpoint of exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Finds checkpoints whose tokens are the first k tokens of the prompt: the longest first, at most n_out. Some branch
- * holds the KV cache of the attention layers for the first `attention` tokens of the prompt. A checkpoint that is not
- * whole needs that KV cache, so it is found only if k <= attention. */
+/* Finds checkpoints whose tokens are the first k tokens of the prompt: the longest first, at most n_out. `attention` is
+ * the number of prompt tokens for which some branch holds the KV cache of the attention layers. A checkpoint that is
+ * not whole needs that KV cache. So it is found only if k <= attention. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 
@@ -94,9 +94,9 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* checkpoint_detach takes an unpinned checkpoint out of the store while a more complete one for the same tokens is
- * saved. The caller must then call checkpoint_replace, which frees the detached checkpoint. But if saving failed (`by`
- * is NULL), checkpoint_replace puts the detached checkpoint back, which still fits the budget. Returns the checkpoint
- * that is in the store afterwards. */
+ * saved. The caller must then call checkpoint_replace, which frees the detached checkpoint. But if saving failed, `by`
+ * is NULL. Then checkpoint_replace puts the detached checkpoint back, which still fits the budget. Returns the
+ * checkpoint that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 

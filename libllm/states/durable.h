@@ -1,6 +1,6 @@
 /* durable.h: writes and reads files of the state directory. Each file is either complete or absent after a crash at any
- * moment, because it is written under a temporary name, synced and renamed, and the directory is synced. Also computes
- * the checksum that reveals a damaged file. Has no thread of its own. */
+ * moment. For this, a file is written under a temporary name, synced and renamed, and the directory is synced. Also
+ * computes the checksum that reveals a damaged file. Has no thread of its own. */
 #ifndef LLM_DURABLE_H
 #define LLM_DURABLE_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- checksum: four multiply-xor lanes over 32-byte blocks, which is as fast as the memory can be read ---- */
+/* ---- checksum: four multiply-xor lanes over 32-byte blocks, as fast as the memory can be read ---- */
 
 typedef struct durable_sum {
     uint64_t lane[4];
@@ -27,7 +27,7 @@ enum { DURABLE_PATH_BYTES = 4096 };
 enum { DURABLE_RESERVE_SHARE = 20 };
 #define DURABLE_RESERVE_BYTES_MAX ((uint64_t)2 << 30)
 
-/* Returns 64 random bits, never 0. The id of a branch and its files is random so that no client chooses a file name by
+/* Returns 64 random bits, never 0. The id of a branch and its files is random. Thus no client can choose a file name by
  * a session name or label. Called by any thread. */
 uint64_t durable_new_id(void);
 
@@ -39,8 +39,8 @@ bool durable_parse(const char *name, const char *ending, uint64_t *id);
 
 int durable_create(const char *directory, uint64_t id, const char *ending); /* returns a file descriptor, or -1 */
 /* Reserves the space for a file of n bytes before the file is written, if the file system supports that. Returns false
- * if there is not enough space, or if too little space would be left to other programs: less than
- * 1/DURABLE_RESERVE_SHARE of the disk and less than DURABLE_RESERVE_BYTES_MAX. */
+ * if there is not enough space. Also returns false if other programs would be left with too little space. That is less
+ * than both 1/DURABLE_RESERVE_SHARE of the disk and DURABLE_RESERVE_BYTES_MAX. */
 bool durable_allocate(int fd, uint64_t n);
 bool durable_write(int fd, const void *bytes, size_t n);
 /* reads all n bytes; returns false, with errno 0, if the file has fewer */

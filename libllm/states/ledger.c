@@ -37,8 +37,8 @@ void ledger_bytes_free(void *bytes, size_t n_bytes)
     }
     if (n_bytes < MAPPED_BYTES_MIN) {
         free(bytes);
-        /* munmap fails if it would split a mapping and the process has reached its limit on mappings; the pages are
-         * then given back, but not the addresses */
+        /* munmap fails if it would split a mapping and the process has reached its limit on mappings. Then the pages
+         * are given back, but not the addresses */
     } else if (munmap(bytes, n_bytes) != 0) {
         madvise(bytes, n_bytes, MADV_DONTNEED);
     }

@@ -1,16 +1,16 @@
 /* ledger.h: keeps states in host memory, and counts their bytes.
  *
- * Every state in host memory is a blob: a block of bytes that never changes once it is filled. So several holders can
- * share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a blob can be held:
+ * Every state in host memory is a blob. A blob is a block of bytes that never changes once it is filled. So several
+ * holders can share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a blob can
+ * be held:
  *   LEDGER_PARKED       branches without a slot (branch.h), and the logits that they keep
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
- * The bytes of a blob count in each use for which it is held, so that no budget depends on when another use drops the
- * blob.
+ * The bytes of a blob count in each use for which it is held. So no budget depends on when another use drops the blob.
  *
- * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold, and makes
- * blobs for the files that it reads. For the blobs that the store thread makes, the decode thread has reserved bytes
- * (ledger_reserve), and releases these when it holds the blobs. */
+ * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold. It also
+ * makes blobs for the files that it reads. For these new blobs, the decode thread reserves bytes before
+ * (ledger_reserve), and releases them when it holds the blobs. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H
 
@@ -29,7 +29,7 @@ typedef struct blob {
 typedef struct ledger {
     size_t n_bytes[LEDGER_USES];
     size_t n_in_flight_max;
-    /* the last large blob (up to 160 MiB) that was dropped while other blobs were held; a new blob of the same size
+    /* the last large blob that was dropped while other blobs were held, up to 160 MiB. A new blob of the same size
      * reuses its memory, without page faults */
     blob *spare;
 } ledger;
@@ -53,14 +53,14 @@ blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_hold(ledger *l, ledger_use use, blob *b);
 void ledger_drop(ledger *l, ledger_use use, blob *b); /* frees the blob if it has no other holder; NULL is allowed */
 
-/* Whether n_bytes may be added to the bytes in flight: they may if the sum is within the limit, or if nothing is in
+/* Whether n_bytes may be added to the bytes in flight. The sum must be within the limit, or nothing else may be in
  * flight. So a single state larger than the limit can be moved, too. */
 bool ledger_admits(const ledger *l, size_t n_bytes);
 /* Returns the unused part of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 
 /* ledger_reserve adds bytes to a use without a blob, and ledger_release subtracts them. For example, before the store
- * reads a file, the bytes of the blobs that it will make are reserved as in flight, until these blobs are held or
+ * reads a file, the bytes of its future blobs are reserved as in flight. They are released when these blobs are held or
  * freed. */
 void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_release(ledger *l, ledger_use use, size_t n_bytes);

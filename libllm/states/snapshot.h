@@ -1,5 +1,5 @@
-/* snapshot.h: writes and reads a branch as two files. Has no thread of its own: the store thread writes and reads the
- * files, and the thread that opens the engine scans the directory.
+/* snapshot.h: writes and reads a branch as two files. Has no thread of its own. The store thread writes and reads the
+ * files. The thread that opens the engine scans the directory.
  *
  *   ID.llmd-session   small, rewritten whenever a change must last: identity of the branch, and all its tokens
  *       header        magic, version, sizes, id, name, pin, stamps, model identity, checksum of the header
@@ -11,13 +11,14 @@
  *       parts         part header + state + logits, each: first the whole state, then checkpoints of shorter prefixes
  *       checksum      of everything after the header
  *
- * The branch file does not mention the state file: a state belongs to a branch iff the hash in the state file is the
- * hash of the branch's first k tokens. So any combination of files that a crash leaves is safe, and if the state is
- * gone, the branch's tokens are prefilled again.
+ * The branch file does not mention the state file. A state belongs to a branch iff the hash in the state file is the
+ * hash of the branch's first k tokens. So any combination of files that a crash leaves is safe. If the state is gone,
+ * the branch's tokens are prefilled again.
  *
  * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose header has
- * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file of
- * another model (identity) and a state of another memory layout (geometry) are not reported as damaged. */
+ * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file can be
+ * of another model (identity), and a state can have another memory layout (geometry). Such files are not reported as
+ * damaged. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
 
@@ -55,7 +56,7 @@ typedef struct state_part {
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    /* blob with the bytes (ledger.h): during a write, the store job holds it as in flight; after a read, it has no
+    /* blob with the bytes (ledger.h). During a write, the store job holds it as in flight. After a read, it has no
      * holder */
     blob *held;
 } state_part;
@@ -85,12 +86,12 @@ typedef struct state_facts {
 } state_facts;
 
 void branch_file_clear(branch_file *f); /* frees the tokens */
-/* frees parts that were read; parts that were to be written must be dropped before (ledger.h) */
+/* frees parts that were read. Parts that were to be written must be dropped before (ledger.h) */
 void state_file_clear(state_file *f);
 uint64_t state_file_bytes(const state_file *f);
 state_ends state_file_ends(const state_file *f);
 
-/* Returns the largest count in `e` that is at most n_tokens; 0 if there is none. */
+/* Returns the largest count in `e` that is at most n_tokens, or 0 if there is none. */
 uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */
@@ -131,7 +132,7 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
 
 /* ---- both: snapshot_directory.c ---- */
 
-/* Remove one of the two files. The branch file should be removed first: the state file that is left is then useless,
+/* Remove one of the two files. The branch file should be removed first. The state file that is left is then useless,
  * and the next start removes it. Return LLM_OK or LLM_IO. */
 int snapshot_remove_branch(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
@@ -139,12 +140,12 @@ int snapshot_remove_state(const char *directory, uint64_t id);
 /* Gives the state file a second name, which is safe because state files never change. Returns LLM_OK or LLM_IO. */
 int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to);
 
-/* Rename a file that must not be read again: a branch file to ID.refused, a state file to ID.refused-state. */
+/* Rename a file that must not be read again. A branch file becomes ID.refused, a state file ID.refused-state. */
 void snapshot_set_branch_aside(const char *directory, uint64_t id);
 void snapshot_set_state_aside(const char *directory, uint64_t id);
 
-/* Calls `found` for each branch file in the directory. Then removes files that a crash left: temporary files, and state
- * files without a branch file. Returns LLM_OK or LLM_IO. */
+/* Calls `found` for each branch file in the directory. Then removes the temporary files that a crash left. Also removes
+ * state files without a branch file. Returns LLM_OK or LLM_IO. */
 int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context);
 
 #endif

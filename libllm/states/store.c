@@ -104,10 +104,10 @@ void store_job_free(store_job *job)
     free(job);
 }
 
-/* Creates the SWEEP that removes the state files of the branches whose branch files `job` removes or resets. The SWEEP
- * is done after queued jobs that may still write these state files, and before states that are pushed later. Returns
- * NULL if `job` removes and resets no branch file. Also returns NULL if memory is short; then the next start removes
- * the state files. */
+/* Creates the SWEEP that removes the state files of the branches whose branch files `job` removes or resets. Queued
+ * jobs may still write these state files, so the SWEEP is done after them. It is done before states that are pushed
+ * later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is short. The next start
+ * then removes the state files. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;
@@ -141,8 +141,8 @@ static void work(store *s, store_job *job)
     notifier_wake(s->consumer);
 }
 
-/* Removes the next job from its queue, and returns it. The queues alternate, because otherwise a client that changes
- * branch files without end would block all states. But no state goes before a change that was pushed earlier. */
+/* Removes the next job from its queue, and returns it. The queues alternate. Otherwise a client that changes branch
+ * files without end would block all states. But no state goes before a change that was pushed earlier. */
 static store_job *next_job(store *s)
 {
     const store_job *change = s->changes.first, *state = s->states.first;
@@ -302,7 +302,7 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     return LLM_OK;
 }
 
-/* Writes model.txt, which tells people to which model the directory belongs, because the directory is named after the
+/* Writes model.txt, which tells people to which model the directory belongs. The directory's own name is only the
  * digest of the model. llmd does not read this file. */
 static void name_directory(const store_options *options)
 {

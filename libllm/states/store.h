@@ -1,14 +1,14 @@
-/* store.h: the store thread does all disk I/O, so that the decode thread never waits for a disk. The decode thread
- * pushes jobs and takes their results. Before the decode thread starts and after it has ended, the thread that opens
- * and closes the engine pushes and takes them. A job and the memory that the job points to belong to the store from the
- * push until the result is taken. Blobs (ledger.h) are the exception: they belong to the ledger, and the store only
- * reads their bytes.
+/* store.h: the store thread does all disk I/O. So the decode thread never waits for a disk. The decode thread pushes
+ * jobs and takes their results. Before the decode thread starts and after it has ended, the thread that opens and
+ * closes the engine pushes and takes them. A job and its memory belong to the store from the push until the result is
+ * taken. Blobs (ledger.h) are the exception. They belong to the ledger, and the store only reads their bytes.
  *
  * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
- * and can overtake states, because they are small and commands wait for them. Reading and writing states may take
- * seconds. Any order of changes and states is safe, because the two files of a branch do not depend on each other
- * (snapshot.h). The queues stay short, because the callers push a job only for a command that waits for it, or if no
- * other job of this kind is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
+ * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take
+ * seconds. Any order of changes and states is safe. The two files of a branch do not depend on each other (snapshot.h).
+ *
+ * The queues stay short. The callers push a job only for a command that waits for it, or if no other job of this kind
+ * is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
@@ -28,17 +28,17 @@ enum {
 typedef struct store store;
 
 typedef enum store_verb {
-    /* changes the files of some branches (store_change): first writes branch files, either all or none, then removes
+    /* changes the files of some branches (store_change). First writes branch files, either all or none. Then removes
      * others */
     STORE_CHANGE,
-    /* writes a branch's state, or links the state of `linked_id`; does nothing if the branch has no branch file */
+    /* writes a branch's state, or links the state of `linked_id`. Does nothing if the branch has no branch file */
     STORE_WRITE,
     STORE_READ,   /* reads a branch's state */
     STORE_SAVE,   /* saves a branch file and a state (or the state of `linked_id`) under a label */
     STORE_LOAD,   /* reads the branch file saved under a label, and the state if it has this engine's memory layout */
     STORE_UNSAVE, /* removes the files of a label */
-    /* removes state files; the store itself pushes this job after a CHANGE that removes or resets branches, and the
-     * decode thread pushes it to free disk space; has no result */
+    /* removes state files. After a CHANGE that removes or resets branches, the store itself pushes this job. The decode
+     * thread pushes it to free disk space. Has no result */
     STORE_SWEEP,
 } store_verb;
 
@@ -49,10 +49,10 @@ typedef enum change_verb {
     CHANGE_NONE,   /* no file changes, but the undo needs the former values in `was` */
 } change_verb;
 
-/* A change of one branch's files, with the former values, which are restored if the change fails. */
+/* A change of one branch's files. Also holds the former values, which are restored if the change fails. */
 typedef struct store_change {
     change_verb verb;
-    branch_file file; /* complete for WRITE and RESET; without tokens for REMOVE; only the id for NONE */
+    branch_file file; /* complete for WRITE and RESET. Without tokens for REMOVE. Only the id for NONE */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as in the branch's record */
@@ -64,35 +64,35 @@ typedef struct store_job {
     store_verb verb;
     bool is_label;   /* for CHANGE: the name or pin changes (table_change.c) */
     bool has_waiter; /* a command waits for the result */
-    /* id of the command that waits; for a READ or WRITE for which no command waits: number of the read or write */
+    /* id of the command that waits. If no command waits for a READ or WRITE, the number of the read or write */
     uint64_t request;
     uint32_t owner;                            /* owner of the session and the label */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* name of the session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
-    int os_error;       /* for LLM_IO: errno of the operation that failed; else 0 */
+    int os_error;       /* errno of the operation that failed with LLM_IO, else 0 */
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
     /* for WRITE, READ: entry and id of the branch. If the entry now has another id, the branch is no longer open. */
     uint32_t entry;
     uint64_t id;
-    /* for a WRITE or SAVE whose `state` has no parts: id of the branch whose state file is linked; 0 if none */
+    /* for a WRITE or SAVE whose `state` has no parts, the id of the branch whose state file is linked, or 0 */
     uint64_t linked_id;
     uint64_t n_bytes_max; /* for READ, LOAD: limit on the bytes of the state */
     size_t n_bytes;       /* for WRITE: bytes of the state file */
     double took_us;       /* output: duration of the job */
     branch_file file;     /* input of SAVE, output of LOAD */
-    state_file state;     /* input of WRITE, SAVE; output of READ, LOAD; has no parts if there is no state */
+    state_file state;     /* input of WRITE, SAVE; output of READ, LOAD. Without a state, it has no parts */
     uint64_t number;      /* number of the push; a SWEEP that follows a CHANGE has the number of the CHANGE */
     struct store_job *next;
 } store_job;
 
 typedef struct store_options {
-    const char *directory; /* directory of one model; created (0700) if it does not exist */
+    const char *directory; /* directory of one model, created with mode 0700 at the first use */
     const char *model;     /* name of the model, for people */
     const uint8_t *identity;
     const uint8_t *geometry;
-    /* the model can truncate every state, so that a scan need not read which checkpoints state files contain
+    /* the model can truncate every state. Then a scan need not read which checkpoints the state files contain
      * (state_ends) */
     bool can_truncate_states;
 } store_options;
@@ -105,7 +105,7 @@ void store_close(store *s);
 
 /* Takes ownership of the job. */
 void store_push(store *s, store_job *job);
-/* Returns the oldest result, or NULL. Without takes_waited_for, skips results for which a command waits: such a result
+/* Returns the oldest result, or NULL. Without takes_waited_for, skips results for which a command waits. Such a result
  * stays in the store until there is room for the command's reply. The caller frees the result with store_job_free. */
 store_job *store_take(store *s, bool takes_waited_for);
 bool store_has_result(store *s, bool takes_waited_for); /* whether store_take would return a result */
@@ -116,7 +116,7 @@ void store_job_free(store_job *job); /* blobs that the job holds must be dropped
 void store_wait(store *s);           /* waits until all jobs are finished */
 
 /* store_complain adds a message for the log, for example about a failed write or a refused file. store_complaint
- * removes the oldest message and copies it to `out`, or returns false if there is none. Called by any thread. */
+ * removes the oldest message and copies it to `out`. It returns false if there is no message. Called by any thread. */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 

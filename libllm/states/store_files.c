@@ -124,8 +124,8 @@ static int commit(store_files *f, store_job *job, const store_change *c)
     return LLM_OK;
 }
 
-/* Commits and syncs one kind of the job's changes: with `writes` the changes that write files, else the removals.
- * Returns whether the job has changes of this kind. */
+/* Commits and syncs one kind of the job's changes. With `writes`, these are the changes that write files, else the
+ * removals. Returns whether the job has changes of this kind. */
 static bool commit_all(store_files *f, store_job *job, bool writes)
 {
     bool any = false;
@@ -154,9 +154,11 @@ static void write_all(store_files *f, store_job *job)
 }
 
 /* Makes the writes durable before any file is removed. For example, a reset of a pinned session writes one empty branch
- * file with the pin, and removes the session's other branch files, which also contain the pin. A crash between the two
- * must not lose the pin. On a full disk the removals are done although a write failed, because they need no disk space,
- * and the writes are tried again in the space that the removals freed. */
+ * file with the pin. It removes the session's other branch files, which also contain the pin. A crash between the two
+ * must not lose the pin.
+ *
+ * On a full disk, the removals are done although a write failed, because they need no disk space. Then the writes are
+ * tried again in the space that the removals freed. */
 static void change(store_files *f, store_job *job)
 {
     write_all(f, job);

@@ -1,7 +1,7 @@
-/* store_files.h: does the jobs of the store on the disk. Reads and writes the files of the sessions of one model and
- * the files of sessions saved under labels, and collects complaints, which are messages for the log about failures. The
- * store thread calls these functions. Only the scans are done by the thread that opens the engine, before the store
- * thread begins. Any thread may read the index of labels and the complaints. Private to store*.c. */
+/* store_files.h: does the jobs of the store on the disk. Reads and writes the files of the sessions of one model. Also
+ * reads and writes the files of sessions saved under labels. Collects complaints, which are messages for the log about
+ * failures. The store thread calls these functions. Only the scans are done by the thread that opens the engine, before
+ * the store thread begins. Any thread may read the index of labels and the complaints. Private to store*.c. */
 #ifndef LLM_STORE_FILES_H
 #define LLM_STORE_FILES_H
 
@@ -13,7 +13,7 @@ enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
 
 /* A session saved under a label. */
 typedef struct saved_entry {
-    uint64_t id; /* id of the session's files in `saved_directory`; random, so that no label determines a file name */
+    uint64_t id; /* id of the session's files in `saved_directory`. Random, so no label determines a file name */
     llm_saved facts;
 } saved_entry;
 

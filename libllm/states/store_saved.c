@@ -66,7 +66,7 @@ static void remove_files(store_files *f, uint64_t id)
 /* ---- the scan when the store is opened ---- */
 
 /* Adds a file to the index. If two files have the same label, keeps the newer one. A crash can leave two such files:
- * after a new file was saved, and before the file that it replaces was removed. */
+ * after a new file was saved, and before the replaced file was removed. */
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
@@ -137,8 +137,8 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
-/* Returns the time stamp of a new file. It is later than the stamp of the replaced file even if the clock was set back,
- * because a scan that finds two files of one label keeps the newer. */
+/* Returns the time stamp of a new file. It is later than the stamp of the replaced file even if the clock was set back.
+ * A scan that finds two files of one label keeps the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
     const uint64_t now = clock_ms();
