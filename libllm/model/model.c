@@ -24,7 +24,7 @@ int model_open(const char *name, const model_options *options, model **out, char
     return model_llama_open(&own, out, error, error_bytes);
 }
 
-/* The values that mean "not stated", by type. 0 is a valid seed, so for a seed UINT64_MAX means "not stated". */
+/* The values that mean "not stated", by type. A seed uses UINT64_MAX, because 0 is a valid seed. */
 #define UNSTATED_float NAN
 #define UNSTATED_int32_t (-1)
 #define UNSTATED_uint64_t 0

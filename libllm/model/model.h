@@ -1,12 +1,11 @@
-/* model.h: the interface to a model. The interface has two implementations: model_llama (llama.cpp) and model_sim (a
- * deterministic simulation with the same memory rules). No other part of libllm depends on which implementation runs.
+/* model.h: the interface to a model. The interface has two implementations. model_llama uses llama.cpp. model_sim is a
+ * deterministic simulation with the same memory rules. No other part of libllm depends on which implementation runs.
  *
  * A model holds up to info.n_seq sequences. The model stores only the state of a sequence. The caller (branch.c) stores
- * the tokens that the sequence has consumed. A position is a count: position(seq) is the number of tokens that the
- * sequence has consumed.
+ * the tokens that the sequence has consumed. The position of a sequence is their number.
  *
- * Threads: only one thread (the decode thread) calls functions that use sequences. The text operations (tokenize,
- * piece, is_end) use immutable tables, so any thread can call them.
+ * Threads: only the decode thread calls functions that use sequences. The text operations (tokenize, piece, is_end) use
+ * immutable tables, so any thread can call them.
  */
 #ifndef LLM_MODEL_H
 #define LLM_MODEL_H
@@ -33,8 +32,8 @@ enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a 
 typedef struct model_options {
     const char *path;          /* path of the file, or the text after "sim:" for the simulated model */
     const char *chat_template; /* replaces the model's own template; NULL for the model's own */
-    uint32_t n_ctx;            /* tokens per sequence; 0: the context length for which the model was trained, or fewer
-                                * if kv_bytes_max allows fewer */
+    uint32_t n_ctx;            /* tokens per sequence. 0 means the training context length, or fewer if kv_bytes_max
+                                * requires it */
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
     uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences; 0: a fraction of the free memory */
@@ -48,16 +47,16 @@ typedef struct model_options {
 /* The two kinds of saved states. */
 typedef enum model_state_kind {
     MODEL_STATE_FULL, /* the whole state of a sequence */
-    /* Only the parts of the state that truncating a sequence cannot restore: the recurrent state, and the KV cells of
-     * layers with a sliding window. See model_checkpoint_kind. */
+    /* Only the parts of the state that truncating a sequence cannot restore. These are the recurrent state and the KV
+     * cells of layers with a sliding window. See model_checkpoint_kind. */
     MODEL_STATE_CHECKPOINT,
 } model_state_kind;
 
 /* What a MODEL_STATE_CHECKPOINT of this model contains, and on which sequences it can be loaded. */
 typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
-    MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, which can be loaded only on a sequence whose attention layers hold
-                                * the same prefix (memory classes window and hybrid) */
+    MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, for memory classes window and hybrid. It can be loaded only on a
+                                * sequence whose attention layers hold the same prefix */
     MODEL_CHECKPOINT_WHOLE,    /* a checkpoint is the same as a MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 
@@ -72,8 +71,8 @@ typedef struct model_info {
     bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
     bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
-    uint32_t n_stoppable; /* model_batch.stop can stop a decode call with at most this many sequences; 0: it can stop
-                           * none */
+    uint32_t n_stoppable; /* most sequences of a call that model_batch.stop can stop. 0 means that it can stop no
+                           * call */
     uint8_t identity[16]; /* hash of the model's file. In two models of the same identity, each token id stands for the
                            * same text, even if the models were opened with different options */
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */
@@ -89,7 +88,8 @@ typedef struct model_batch {
     const uint8_t *outputs; /* 1 if logits are requested after this token, which is allowed for at most
                              * info.n_outputs_max tokens */
     /* NULL, or a function that is called often during a long decode call. If stop() returns true, the decode call is
-     * stopped (see info.n_stoppable), so that a cancel does not have to wait for the end of a long prefill. */
+     * stopped. Thanks to this, a cancel does not wait for the end of a long prefill. Not every call can be stopped
+     * (info.n_stoppable). */
     bool (*stop)(void *context);
     void *stop_context;
 } model_batch;
@@ -98,7 +98,7 @@ typedef struct model_batch {
 typedef enum model_result {
     MODEL_OK,           /* all tokens have been consumed */
     MODEL_NO_CELLS,     /* the KV cache is full, or its budget is used up; nothing has changed */
-    MODEL_STOPPED,      /* stopped because stop() returned true; nothing has changed */
+    MODEL_STOPPED,      /* stop() returned true; nothing has changed */
     MODEL_INVALID,      /* the batch breaks a rule (ids, positions, sizes); nothing has changed */
     MODEL_FAILED_BATCH, /* the state of the sequences in the batch is invalid; other sequences are unchanged */
     MODEL_FAILED_ALL,   /* the state of every sequence is invalid */
@@ -112,14 +112,15 @@ typedef struct model_ops {
     model_result (*decode)(model *m, const model_batch *batch);
 
     /* Returns the logits after the token at index i of the last batch. Returns NULL if no logits were requested after
-     * this token, or if the decode call did not return MODEL_OK. The n_vocab floats are valid until the next decode
-     * call or close, even if sequences are truncated or cleared meanwhile. The caller can modify the logits in
-     * place. */
+     * this token. Also returns NULL if the decode call did not return MODEL_OK. The n_vocab floats are valid until the
+     * next decode call or close. Truncating or clearing a sequence does not change them. The caller can modify the
+     * logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
-    /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly: 1 for dense memory,
-     * the sequence's position (it cannot be truncated) for recurrent and hybrid memory, and a number between for a
-     * sliding window. */
+    /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly.
+     * - Dense memory: 1.
+     * - Recurrent and hybrid memory: the sequence's position, so the sequence cannot be truncated.
+     * - Sliding window: a number between 1 and the position. */
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
     /* Truncates the sequence to its first k tokens, with 0 < k <= position and k >= truncate_floor. Returns false if
@@ -140,22 +141,22 @@ typedef struct model_ops {
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences share cells (info.shares_cells). If they do not, a copy takes memory of its own: the caller
-     * saves src and loads the saved state into dst, because saved states are counted in the limits on memory. */
+     * called if sequences share cells (info.shares_cells). Otherwise a copy would take memory of its own, and saved
+     * states are counted in the limits on memory. So the caller saves src and loads the saved state into dst. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);
     /* Returns the number of bytes written, or 0 on failure. */
     size_t (*state_save)(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
     /* Replaces the contents of the sequence by a saved state of k tokens. A FULL state can be loaded into any sequence.
-     * A CHECKPOINT can be loaded only into a sequence whose attention layers hold the same first k tokens; they can
-     * hold more. If info.checkpoint is MODEL_CHECKPOINT_WHOLE, a CHECKPOINT can be loaded into any sequence, too.
-     * Returns MODEL_OK, MODEL_NO_CELLS, or MODEL_INVALID if the bytes are not a saved state of this kind with k tokens.
-     * On failure the sequence is empty. */
+     * A CHECKPOINT can be loaded only into a sequence whose attention layers hold at least the same first k tokens. If
+     * info.checkpoint is MODEL_CHECKPOINT_WHOLE, a CHECKPOINT can be loaded into any sequence, too. Returns MODEL_OK,
+     * MODEL_NO_CELLS, or MODEL_INVALID if the bytes are not a saved state of this kind with k tokens. On failure the
+     * sequence is empty. */
     model_result (*state_load)(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                size_t n_bytes);
 
-    /* ---- embeddings: any thread; further calls wait until the running call returns ---- */
+    /* ---- embeddings: any thread, one call at a time; further calls wait ---- */
 
     /* Implements llm_embed (llm.h), which has checked the arguments. The vectors are not normalized. Not called for
      * models without embeddings (info.n_embedding 0). */

@@ -1,5 +1,5 @@
 /* architecture.cpp: decides by the architecture of a model whether the model is supported. This happens before the
- * weights are read, so that a file of hundreds of gigabytes is refused at once, and not after minutes of loading. */
+ * weights are read. So a file of hundreds of gigabytes is refused at once, and not after minutes. */
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -11,18 +11,18 @@ namespace {
 struct special {
     const char *architecture; /* general.architecture of the file */
     const char *models;       /* the name that people know */
-    const char *memory;       /* llama.cpp's class of its memory (llama_model::create_memory) */
+    const char *memory;       /* llama.cpp's class of its memory, from llama_model::create_memory */
     bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
-    bool needs_streams;       /* each sequence needs its own stream: if sequences share one pool of cells, the model
-                               * attends to all tokens instead of a selection, for which it was not trained */
+    bool needs_streams;       /* each sequence needs its own stream. In a pool of cells that all sequences share, the
+                               * model would attend to all tokens. It was trained to attend to a selection */
 };
 
-/* Architectures with an unusual class of memory in llama.cpp. (All other architectures use one of five classes.) Each
+/* Architectures with an unusual class of memory in llama.cpp. All other architectures use one of five classes. Each
  * class has its own rules for truncating and copying a sequence, and for the contents of a saved state. Each class must
- * also release unused pages (llama_memory_i::seq_trim). If no tiny model tests a class, its models would load and
- * answer, but after a truncation the text could be wrong, or the process could exceed --kv-memory. So architectures of
- * untested classes are refused. tests/test_memory_kinds.py compares this table with llama.cpp's source, and fails if
- * llama.cpp has a new class, or a new architecture with one of these classes. */
+ * also release unused pages in llama_memory_i::seq_trim. An architecture is refused if no tiny model tests its class.
+ * Such a model would load and answer. But after a truncation the text could be wrong, or the process could exceed
+ * --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if llama.cpp has
+ * a new class, or a new architecture with one of these classes. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

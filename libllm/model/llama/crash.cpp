@@ -26,7 +26,8 @@ thread_local bool is_opening, is_stepping;
 const char *crash_notice; /* set before the handlers, which read it, are installed */
 size_t n_notice;
 
-/* Returns "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without file and line, which do not help a user. */
+/* Removes file and line from a message such as "/path/file.cpp:12: GGML_ASSERT(a == b) failed". They do not help a
+ * user. */
 std::string without_place(const char *message)
 {
     const char *colon = strstr(message, ": ");
@@ -62,7 +63,7 @@ void on_failed_assertion(const char *message)
     last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
-/* A signal handler may only call async-signal-safe functions, so this one calls no snprintf, no log and no exit(). */
+/* A signal handler may only call async-signal-safe functions. So this one uses no snprintf, no log and no exit(). */
 void on_crash(int)
 {
     ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);
@@ -104,7 +105,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
-    is_opening = true; /* set last: if a line above throws, the destructor does not run and would not reset the flag */
+    is_opening = true; /* set last. If a line above throws, the destructor does not run and would not reset the flag */
 }
 
 model_llama_opening::~model_llama_opening()

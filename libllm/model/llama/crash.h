@@ -1,13 +1,12 @@
-/* crash.h: turns failed assertions of llama.cpp into errors where this is safe, and lets a crash end the process with
- * a message. llama.cpp calls abort() when an assertion fails, so a bad file would end a process that serves others.
+/* crash.h: turns failed assertions of llama.cpp into errors where this is safe. A crash ends the process with a
+ * message. When an assertion fails, llama.cpp calls abort(). So one bad file would end a process that serves others.
  * What a failed assertion does depends on the work of its thread:
  *
- *   opening a model  It becomes an exception, and the model is refused, because nearly all these assertions are about
- *                    the contents of the file.
- *   a step           It becomes an exception if a device has no free memory, and the step fails. Any other failed
- *                    assertion ends the process, because an incomplete step may have damaged memory that other
- *                    sessions use.
- *   all other work   It ends the process. The log names the current step (machine/last_words.h).
+ * - Opening a model: the assertion becomes an exception, and the model is refused. Nearly all these assertions are
+ *   about the contents of the file.
+ * - A step, and a device has no free memory: the assertion becomes an exception, and the step fails.
+ * - A step, any other reason: the process ends. An incomplete step may have damaged memory that other sessions use.
+ * - All other work: the process ends. The log names the current step (machine/last_words.h).
  *
  * A crash (a signal) always ends the process. If the caller gives a notice, the process writes this notice and ends
  * with status 1, instead of dumping core without a message. */
@@ -34,9 +33,9 @@ class model_llama_opening {
     std::unique_ptr<handlers> old; /* NULL if no handlers were replaced */
 };
 
-/* While an object of this class exists, the thread that made it computes a step, and an assertion that fails because a
- * device has no free memory becomes an exception. (The backends of CUDA and ROCm report a lack of memory by a failed
- * assertion; Vulkan's backend throws.) */
+/* While an object of this class exists, the thread that made it computes a step. During the step, an assertion that
+ * fails for lack of device memory becomes an exception. CUDA and ROCm report a lack of memory by a failed assertion.
+ * Vulkan throws. */
 class model_llama_stepping {
   public:
     model_llama_stepping();

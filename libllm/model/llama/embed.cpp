@@ -1,11 +1,11 @@
 /* embed.cpp: computes embeddings of texts, in a second context over the model's weights. This context is made when the
  * first embedding is requested. A model that only computes embeddings has no other context, and makes this one at the
- * start. Any thread can call; the calls run one after the other (model_llama_embedder::turn).
+ * start. Any thread can call. One call runs at a time (model_llama_embedder::turn).
  *
- * If the embedding of a text is the state of its last token (pooling "last") and attention is causal, the text is
+ * With causal attention, the embedding of a text can be the state of its last token (pooling "last"). Such a text is
  * consumed in steps like a prompt. An embedding is requested only after the last token, because llama.cpp computes a
- * row of logits with every embedding. Otherwise all tokens of a batch are processed in one step. Few texts then share a
- * batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
+ * row of logits with every embedding. For other models, all tokens of a batch are processed in one step. Few texts then
+ * share a batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -81,8 +81,8 @@ bool is_stepwise(const model_llama *m)
 }
 
 /* Returns why the model cannot make one embedding of a whole text, or "" if it can. Pooling is how the states of the
- * tokens become this embedding. A file that does not state its pooling is refused, because a wrong guess would give
- * wrong vectors without an error. */
+ * tokens become this embedding. A file that does not state its pooling is refused. A wrong guess would give wrong
+ * vectors without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -97,9 +97,9 @@ std::string pooling_trouble(const std::string &pooling)
     }
 }
 
-/* Returns whether the host has memory for the embedding context. Also returns true if nothing has to be checked here:
- * on a device llama.cpp itself checks its memory, and the context of a model that only computes embeddings was made at
- * the start. */
+/* Returns whether the host has memory for the embedding context. Also returns true if nothing has to be checked here.
+ * - On a device, llama.cpp itself checks the memory.
+ * - The context of a model that only computes embeddings was made at the start. */
 bool has_memory(const model_llama *m)
 {
     if (is_only_embedding(m)) {
@@ -138,8 +138,9 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
-/* llama.cpp calls this abort callback between two operations of a step (on a CPU only), and step() calls it between
- * steps. So when a client disconnects, a text of 8,192 tokens is stopped at once, and not after tens of seconds. */
+/* llama.cpp calls this abort callback between two operations of a step. It does so only on a CPU. step() also calls the
+ * callback between steps. So when a client disconnects, a text of 8,192 tokens is stopped at once, and not after tens
+ * of seconds. */
 bool is_given_up(void *embedder)
 {
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);
@@ -224,7 +225,8 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* Returns how many of the texts form the next batch: the first one, and those that follow it as long as they fit. */
+/* Returns how many texts form the next batch. The batch has the first text, and the following texts as long as they
+ * fit. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;

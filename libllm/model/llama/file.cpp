@@ -1,8 +1,11 @@
 /* file.cpp: checks the headers of GGUF files (file.h). A header is read once from its beginning, value by value. A
  * count in the file is compared with a limit and with the number of remaining bytes before memory is allocated for it.
- * Arrays are read but not stored. The checks are: the version is known; no key and no tensor occurs twice; the types
- * and sizes of tensors are valid; the tensors follow each other without gaps and end within the file. The contents of
- * arrays and weights are checked only by llama.cpp (crash.h catches its assertions). */
+ * Arrays are read but not stored. The checks are:
+ * - The version is known.
+ * - No key and no tensor occurs twice.
+ * - The types and sizes of tensors are valid.
+ * - The tensors follow each other without gaps and end within the file.
+ * The contents of arrays and weights are checked only by llama.cpp. crash.h catches its assertions. */
 #include "model/llama/file.h"
 
 #include <fcntl.h>
@@ -45,8 +48,8 @@ std::string number(uint64_t n)
     return std::to_string(n);
 }
 
-/* Returns a key or a name for an error message: at most 80 bytes, with '?' for everything but printable ASCII, because
- * the file can contain any bytes. */
+/* Returns a key or a name for an error message, with at most 80 bytes. The file can contain any bytes, so '?' replaces
+ * everything but printable ASCII. */
 std::string shown(const std::string &text)
 {
     std::string out;
@@ -152,8 +155,8 @@ template <typename T> T take(source &from, const char *what)
     return value;
 }
 
-/* Reads a text. The text's length is compared with the rest of the file before memory is allocated, because a file of
- * 100 bytes can claim thousands of texts of 16 MiB. */
+/* Reads a text. A file of 100 bytes can claim thousands of texts of 16 MiB. So the text's length is compared with the
+ * rest of the file before memory is allocated. */
 std::string take_string(source &from, uint64_t n_max, const char *what)
 {
     const uint64_t n = take<uint64_t>(from, what);

@@ -1,6 +1,6 @@
-/* file.h: a strict reader of GGUF headers. llama.cpp reacts to a damaged header with a failed assertion, a crash
- * (crash.h) or a useless message, so llmd only gives llama.cpp files whose counts, sizes and offsets are correct. The
- * limits below bound the memory and the time of this reader, whatever the file contains. Any thread. */
+/* file.h: a strict reader of GGUF headers. A damaged header makes llama.cpp fail an assertion, crash (crash.h) or
+ * report a useless message. So llmd only gives llama.cpp files with correct counts, sizes and offsets. The limits below
+ * bound the memory and the time of this reader, whatever the file contains. Any thread. */
 #ifndef LLM_MODEL_LLAMA_FILE_H
 #define LLM_MODEL_LLAMA_FILE_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Limits well above all known models, whose largest vocabularies have 262,144 tokens, and whose largest headers have 30
+/* Limits well above all known models. The largest vocabularies have 262,144 tokens, and the largest headers have 30
  * MiB. */
 enum {
     MODEL_FILE_HEADER_BYTES_MAX = 256 << 20,
@@ -32,7 +32,7 @@ typedef struct model_file {
     uint32_t part; /* number of this part of a split model, from 0 */
     uint32_t n_parts;
     uint32_t n_tensors_all; /* tensors of all parts; 0 if the file does not state this number */
-    char architecture[64];  /* truncated if too long; "" if the file does not state it */
+    char architecture[64];  /* truncated if too long. Empty if the file states none */
 } model_file;
 
 /* Checks a header in memory. Returns LLM_OK, LLM_MODEL_LOAD with a sentence about `name`, or LLM_NO_MEMORY. */
@@ -42,9 +42,10 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 /* Checks the file at `path`, and the other parts of a split model. *out receives the sums over all parts. */
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
-/* Returns whether there is memory for a copy of the weights in the layouts that are fastest on this processor. The copy
- * takes up to an eighth more than the file. Unlike the file's pages, the copy cannot be dropped and read again, so the
- * kernel's OOM killer would end the process if memory becomes short. Another eighth is reserved for the state. */
+/* Returns whether there is memory for a copy of the weights. The copy has the layouts that are fastest on this
+ * processor. The copy takes up to an eighth more than the file, and another eighth is reserved for the state. The
+ * kernel can drop the file's pages and read them again, but not the copy. So if memory became short, the kernel's OOM
+ * killer would end the process. */
 int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
 
 #ifdef __cplusplus

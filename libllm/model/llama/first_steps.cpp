@@ -1,4 +1,4 @@
-/* first_steps.cpp: steps that are computed while a model is opened (llama_model.h). */
+/* first_steps.cpp: computes the first steps while a model is opened (llama_model.h). */
 #include <algorithm>
 #include <vector>
 

@@ -1,8 +1,8 @@
-/* identity.cpp: computes the identity of a model (model_info), which decides whether saved tokens and states belong to
- * the model. A state of another model would give wrong text without an error. The identity depends only on the contents
- * of the file, so that the file can be moved. Hashing gigabytes at every start would take minutes, so of the weights
- * only evenly spread samples are hashed (64 of 4 KiB), in addition to all metadata. The samples suffice, because a
- * fine-tuned copy of a model differs in practically every tensor. */
+/* identity.cpp: computes the identity of a model (model_info). The identity decides whether saved tokens and states
+ * belong to the model. A state of another model would give wrong text without an error. The identity depends only on
+ * the contents of the file. So the file can be moved. All metadata is hashed. Hashing gigabytes of weights at every
+ * start would take minutes. So of the weights only 64 evenly spread samples of 4 KiB are hashed. The samples suffice,
+ * because a fine-tuned copy of a model differs in practically every tensor. */
 #include "model/llama/llama_model.h"
 
 #include <gguf.h>
@@ -21,8 +21,8 @@ constexpr uint64_t SAMPLES = 64;
 constexpr size_t SAMPLE_BYTES = 4096;
 constexpr uint64_t FNV_PRIME = 0x100000001b3;
 
-/* Two hashes (FNV-1a over 8-byte words) with different starts and rotations. finish() mixes the two, since in FNV alone
- * the last words change too few bits of the hash. */
+/* Two hashes with different starts and rotations. Both are FNV-1a over 8-byte words. In FNV alone the last words change
+ * too few bits of the hash, so finish() mixes the two hashes. */
 class hash128 {
   public:
     void add(const void *bytes, size_t n)
@@ -105,8 +105,8 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     return true;
 }
 
-/* Adds the weights, which begin at byte `begin` of the file, to the hash: all weights of a small file, otherwise
- * samples at equal distances and at the end. */
+/* Adds the weights to the hash. They begin at byte `begin` of the file. A small file is hashed completely. Of a larger
+ * file, samples at equal distances and at the end are hashed. */
 bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 {
     if (f.bytes <= begin + SAMPLES * SAMPLE_BYTES) {

@@ -1,7 +1,7 @@
 /* llama_model.cpp: decodes, truncates and clears sequences, and converts text to tokens and back. llama.cpp's results
- * are not trusted: a batch is checked before the call, and the positions in llama.cpp's memory are compared with
- * `positions` after the call. If a failure were not noticed, a session could continue with another session's text, or
- * with none. */
+ * are not trusted. A batch is checked before the call. After the call, the positions in llama.cpp's memory are compared
+ * with `positions`. If a failure were not noticed, a session could continue with another session's text, or with
+ * none. */
 #include "model/llama/llama_model.h"
 
 #include <algorithm>
@@ -23,14 +23,14 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept, because
-                                              * they will be needed soon */
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept. They
+                                              * will be needed soon */
 constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the computation failed */
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
 
-/* Returns false for each batch with which llama.cpp would abort, and for each wrong batch that llama.cpp would accept
- * (for some models, one with a gap between positions). Fills `touched` and `ends`. */
+/* Returns false for each batch with which llama.cpp would abort. Also returns false for each wrong batch that llama.cpp
+ * would accept. For example, some models accept a gap between positions. Fills `touched` and `ends`. */
 bool batch_is_valid(model_llama *m, const model_batch *b)
 {
     for (const uint16_t seq : m->touched) {
@@ -167,8 +167,8 @@ model_result op_decode(model *base, const model_batch *b)
     }
 }
 
-/* A model file can list tokens to suppress. Their logits are set to minus infinity, so that no sampler picks them and
- * no log probability counts them. */
+/* A model file can list tokens to suppress. Their logits are set to minus infinity. So no sampler picks them, and no
+ * log probability counts them. */
 float *op_logits(model *base, uint32_t i)
 {
     model_llama *m = self(base);
@@ -192,10 +192,10 @@ float *op_logits(model *base, uint32_t i)
 
 /* ---- truncate ---------------------------------------------------------------------------------------------------- */
 
-/* llama.cpp truncates a sequence with a sliding window at any position, even if the window has lost tokens to which the
- * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact if
- * and only if the oldest position in memory is at most max(0, k - window). For example, with a window of 1,024 and
- * positions 3,000 to 4,999 in memory, k = 4,024 is exact, and k = 4,023 is not. */
+/* llama.cpp truncates a sequence with a sliding window at any position. The window may have lost tokens to which the
+ * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact only
+ * if the oldest position in memory is at most max(0, k - window). For example, with a window of 1,024 and positions
+ * 3,000 to 4,999 in memory, k = 4,024 is exact, and k = 4,023 is not. */
 uint32_t op_truncate_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -252,8 +252,8 @@ void op_clear(model *base, uint16_t seq)
     try {
         llama_memory_seq_rm(m->memory, seq, -1, -1); /* llama.cpp never refuses to remove a whole sequence */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* some cells may still belong to the sequence. Its next step is then reported as failed (by
-                     * finished), because the position is set to 0 below */
+    } catch (...) { /* some cells may still belong to the sequence. The position is set to 0 below. So finished()
+                     * reports the sequence's next step as failed */
     }
     m->positions[seq] = 0;
 }
@@ -321,7 +321,7 @@ bool op_is_end(const model *base, int32_t token)
     return is_token(self(base), token) && llama_vocab_is_eog(self(base)->vocab, token);
 }
 
-/* Returns true for exactly the tokens that the tokenizer recognizes in text only if parse_special is set. User-defined
+/* Returns true for exactly the tokens that the tokenizer recognizes in text only with parse_special. User-defined
  * tokens are not control tokens, because the tokenizer always recognizes them, as ordinary words of the vocabulary. */
 bool op_is_control(const model *base, int32_t token)
 {

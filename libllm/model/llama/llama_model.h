@@ -40,7 +40,7 @@
 #include "machine/team.h"
 #include "model/model.h"
 
-/* A copy of the declaration in src/llama-ext.h of the pinned llama.cpp, because that header is not installed. */
+/* A copy of the declaration in src/llama-ext.h of the pinned llama.cpp. That header is not installed. */
 struct llama_memory_breakdown_data {
     size_t model, context, compute;
 };
@@ -48,8 +48,8 @@ std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memo
     const llama_context *context);
 
 /* The threads that compute a context's steps, together with the calling thread. At a barrier the threads spin for 0.2
- * ms and then sleep, and they sleep between steps. (OpenMP's threads would spin until the last thread arrives, even if
- * that thread has to wait for a core.) While other processes use the cores, small steps are computed with fewer threads
+ * ms and then sleep, and they sleep between steps. OpenMP's threads would spin until the last thread arrives, although
+ * that thread may wait for a core. While other processes use the cores, small steps are computed with fewer threads
  * (machine/team.h). Only one thread can use an object at a time. */
 class model_llama_threads {
   public:
@@ -68,9 +68,9 @@ class model_llama_threads {
     {
         team_open(&small, n, n);
     }
-    /* From now on, small steps use n threads, or fewer while other processes use the cores. n is the number of threads
-     * that was fastest in the measurement that `watch` began. If other processes used the cores during that
-     * measurement, its result may be too small, so larger numbers are tried again later. */
+    /* From now on, small steps use n threads, or fewer while other processes use the cores. n is the fastest number of
+     * threads in the measurement that `watch` began. Other processes may have used the cores during that measurement.
+     * Then n may be too small, so larger numbers are tried again later. */
     void adapt(int32_t n);
     void watch();
     int32_t begin(uint32_t n_tokens); /* returns the number of threads for the next step */
@@ -103,8 +103,8 @@ struct model_llama_embedder {
 };
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* result of llama_decode if the abort callback returned true */
-/* If the options give no n_ctx, a device's pool of KV cells, which takes all its memory at once, is sized for this
- * number of tokens per session. It is also the n_ctx of a model whose file states no context length. */
+/* If the options give no n_ctx, a device's pool of KV cells is sized for this number of tokens per session. The pool
+ * takes all its memory at once. The same number is the n_ctx of a model whose file states no context length. */
 constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this */
 
@@ -137,12 +137,12 @@ struct model_llama_loading {
     model_llama_loading(const model_llama_loading &) = delete;
     model_llama_loading &operator=(const model_llama_loading &) = delete;
 
-    void ask(int32_t n_gpu_layers, bool copies_weights); /* requests that n_gpu_layers layers are put on devices; -1:
-                                                          * all layers */
+    void ask(int32_t n_gpu_layers, bool copies_weights); /* requests that n_gpu_layers layers are put on devices. -1
+                                                          * requests all layers */
 
     /* If all layers are requested, but do not fit into the devices' memory together with this context, puts as many
-     * layers on the devices as fit. The weights of experts (MoE) are the first that stay on the host. n_bytes is the
-     * size of the file. Not for concurrent use. */
+     * layers on the devices as fit. The weights of experts (MoE) stay on the host first. n_bytes is the size of the
+     * file. Not for concurrent use. */
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
     bool is_fitted() const
     {
@@ -153,8 +153,8 @@ struct model_llama_loading {
 struct model_llama;
 
 /* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
- * previous length. A recurrent state cannot be truncated, so it is copied before the call (this takes some
- * milliseconds), and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a
+ * previous length. A recurrent state cannot be truncated. So it is copied before the call, which takes some
+ * milliseconds, and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a
  * cancel would have to wait for the end of the call, so calls would have to be short. */
 class model_llama_undo {
   public:
@@ -176,7 +176,7 @@ class model_llama_undo {
     size_t n_bytes = 0;
 };
 
-/* A model that llama.cpp runs. Owned by the thread that opens the model; only one thread can use its sequences
+/* A model that llama.cpp runs. Owned by the thread that opens the model. Only one thread can use its sequences
  * (model.h). */
 struct model_llama final : model {
     model_llama_loading loading;
@@ -193,8 +193,8 @@ struct model_llama final : model {
     model_llama_cost cost;      /* on a device, the bytes of a token are those of the whole pool divided by the number
                                  * of its cells */
 
-    /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used, because they are wrong
-     * after a failed step. */
+    /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used. They are wrong after a
+     * failed step. */
     std::vector<uint32_t> positions;
 
     /* The arrays of the llama_batch, allocated once. */
@@ -247,7 +247,7 @@ void model_llama_embedding_facts(model_llama *m); /* sets the members of model_i
                                                    * KV cache; called after the other members are set */
 
 /* Fills model_info for a model that only computes embeddings, makes its context and computes a first step. Throws
- * model_llama_no_room, or std::runtime_error, which names what the model lacks. */
+ * model_llama_no_room if memory is missing. If the model lacks something, throws std::runtime_error with the reason. */
 void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *cancel_flag, float *out, uint32_t *n_done);
@@ -268,18 +268,18 @@ std::string model_llama_path_trouble(const std::string &path);
 
 /* ---- architecture.cpp -------------------------------------------------------------------------------------------- */
 
-/* Returns why models of this architecture are not supported (on a GPU, if is_on_gpu), or "" if they are supported. */
+/* Returns why models of this architecture are not supported, or "". is_on_gpu says whether the model is on a GPU. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether llama.cpp computes a decode call in several passes if its sequences do not all have equally many
- * tokens. Architectures with an indexer need this, because an indexer selects the tokens to attend to for whole
- * streams. */
+/* Returns whether llama.cpp may compute a decode call in several passes. It then does so if the sequences do not all
+ * have equally many tokens. Architectures with an indexer need several passes, because an indexer selects the tokens to
+ * attend to for whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
 
-void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with the reason if the
-                                                              * vocabulary is unusable */
+void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with the reason if it is
+                                                              * unusable */
 
 /* ---- offload.cpp ------------------------------------------------------------------------------------------------- */
 
@@ -320,9 +320,9 @@ struct model_llama_no_room : std::runtime_error {
 };
 
 /* Chooses the number of cells of the pool on a device, where all cells take memory at once. The pool is about the
- * largest that the budget allows, with at most params.n_ctx cells, and at least wish.n_ctx cells if wish.is_exact.
- * Throws model_llama_no_room, or std::runtime_error if llama.cpp cannot make such a context (its log says why). Not for
- * concurrent use. */
+ * largest that the budget allows, with at most params.n_ctx cells. If wish.is_exact, the pool has at least wish.n_ctx
+ * cells. Throws model_llama_no_room if the pool does not fit. Throws std::runtime_error if llama.cpp cannot make such a
+ * context. llama.cpp's log then says why. Not for concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
@@ -355,7 +355,7 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
 
 /* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. The
  * kernel maps a dropped page again when it is read. Norms and biases were not copied, so every step reads them from the
- * file. Linux 6.18 and later would map a whole large page of the file around each norm and bias, so norms and biases
+ * file. Linux 6.18 and later would map a whole large page of the file around each norm and bias. So norms and biases
  * are moved to separate pages. An idle daemon of a 0.6B model then needs 180 MiB of memory beyond the model's weights
  * instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
@@ -377,26 +377,26 @@ template <typename F> F *model_llama_of_cpu(const char *name)
  * Afterwards the context is empty. */
 bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
 
-/* Computes a step, which maps the weights into memory, so that no request has to wait for this. If the options give no
- * number of threads, further steps measure which number is fastest, except in the exact configuration, where the number
- * is fixed. Returns false if a step failed. */
+/* Computes a step. This step maps the weights into memory, so no request has to wait for the mapping. If the options
+ * give no number of threads, further steps measure which number is fastest. In the exact configuration nothing is
+ * measured, and the number is fixed. Returns false if a step failed. */
 bool model_llama_first_steps(model_llama *m, const model_options &o);
 
 /* ---- threads.cpp ------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of threads, at most n_most, with which a step is fastest. step(n) computes a step with n threads,
- * and returns false if the step failed. */
+/* Returns the number of threads, at most n_most, with which a step is fastest. step(n) computes a step with n threads.
+ * It returns false if the step failed. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
 /* ---- identity.cpp ------------------------------------------------------------------------------------------------ */
 
 /* Computes a hash of 128 bits over the file: all metadata and samples of the weights, of every part of a split model.
- * Returns false if a part cannot be read. *has_long_rope becomes true if the model has a second encoding of positions,
- * for contexts longer than the context of its first training. */
+ * Returns false if a part cannot be read. Some models have a second encoding of positions, for contexts longer than in
+ * their first training. *has_long_rope reports whether this model has one. */
 bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope);
 
-/* Computes a hash of 128 bits over `configuration`: a text that lists everything, apart from the model itself, on which
- * the bytes of a saved state depend. */
+/* Computes a hash of 128 bits over the text `configuration`. The bytes of a saved state depend on everything in this
+ * text, and on the model itself. */
 void model_llama_geometry(const std::string &configuration, uint8_t out[16]);
 
 #endif

@@ -38,7 +38,7 @@ log_state &log_of_process()
 }
 
 /* llama.cpp calls this function in any of its threads. The level CONT (a continuation line) has a higher number than
- * ERROR, so levels are compared with == and not with >=. */
+ * ERROR. So levels are compared with == and not with >=. */
 void on_log(ggml_log_level level, const char *text, void *)
 {
     log_state &log = log_of_process();
@@ -61,7 +61,7 @@ void on_log(ggml_log_level level, const char *text, void *)
 }
 
 #ifdef LLM_BACKEND_DL
-/* Returns the folder of this library, which also contains the backends, or "" if the folder is not known. */
+/* Returns the folder of this library, or "" if the folder is not known. The folder also contains the backends. */
 std::string folder()
 {
     Dl_info info;
@@ -83,8 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Returns why the backend for GPUs cannot be loaded (mostly because a library is missing), or "" if it can be loaded.
- * llama.cpp does not log this reason. */
+/* Returns why the backend for GPUs cannot be loaded, or "" if it can be loaded. Mostly a library is missing. llama.cpp
+ * does not log this reason. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {

@@ -1,6 +1,6 @@
-/* mapped.cpp: after weights were copied into other layouts, drops the pages of the model's mapped files, which would
- * otherwise stay resident in addition to the copy (an idle daemon of a 0.6B model took 820 MB beyond its weights
- * instead of 190). Called once, by the thread that opens the model, before other threads read the weights. */
+/* mapped.cpp: drops the pages of the model's mapped files after weights were copied into other layouts. Otherwise the
+ * pages would stay resident in addition to the copy. An idle daemon of a 0.6B model took 820 MB beyond its weights
+ * instead of 190. Called once, by the thread that opens the model, before other threads read the weights. */
 #include <ggml.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 
 #include "model/llama/llama_model.h"
 
-/* A copy of the declaration in src/llama-model.h of the pinned llama.cpp, because that header is not installed. */
+/* A copy of the declaration in src/llama-model.h of the pinned llama.cpp. That header is not installed. */
 const std::vector<std::pair<std::string, ggml_tensor *>> &llama_internal_get_tensor_map(const llama_model *weights);
 
 namespace {
@@ -65,7 +65,7 @@ std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
 }
 
 /* Returns the address ranges at which this process has mapped these files read-only and shared, as llama.cpp does.
- * Other mappings of the files are left out: another thread could unmap one of them, and other data could be at its
+ * Other mappings of the files are left out. Another thread could unmap one of them. Other data could then be at its
  * addresses before its pages are dropped. */
 std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
 {
@@ -83,8 +83,8 @@ std::vector<addresses> mapped_of(const std::set<uint64_t> &inodes)
     return out;
 }
 
-/* Returns the pages of these mappings that contain small weights, which steps still read, in ascending order, each page
- * once. */
+/* Returns the pages of these mappings that contain small weights, in ascending order, each page once. Steps still read
+ * small weights. */
 std::vector<addresses> small_of(const llama_model *weights, const std::vector<addresses> &mapped)
 {
     const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
@@ -127,9 +127,9 @@ char *copied(const std::vector<addresses> &ranges, size_t n_bytes)
     return static_cast<char *>(out);
 }
 
-/* Moves the copies to the addresses of their originals, so that llama.cpp's pointers stay valid. mremap replaces a
- * mapping in one call, while unmapping and mapping would leave a hole if there is no memory for the second call. If
- * mremap fails, the kernel may already have unmapped the originals, and the model must not be used. */
+/* Moves the copies to the addresses of their originals. So llama.cpp's pointers stay valid. mremap replaces a mapping
+ * in one call. Unmapping and mapping would leave a hole if there is no memory for the second call. If mremap fails, the
+ * kernel may already have unmapped the originals, and the model must not be used. */
 void put_in_place(char *copy, const std::vector<addresses> &ranges)
 {
     for (const addresses &range : ranges) {

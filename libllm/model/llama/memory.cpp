@@ -1,7 +1,7 @@
-/* memory.cpp: decides how many KV cells a context gets. On a device all cells take memory at once, so the pool must fit
- * the free memory (model_llama_cells_plan). On the host, an unused cell is only reserved address space; it takes memory
- * once it is used (cmake/llama/0005-kv-memory.patch). So every session can have cells for its full context, and a
- * budget limits the used memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two
+/* memory.cpp: decides how many KV cells a context gets. On a device all cells take memory at once. So the pool must fit
+ * the free memory (model_llama_cells_plan). On the host, an unused cell is only reserved address space. A cell takes
+ * memory once it is used (cmake/llama/0005-kv-memory.patch). So every session can have cells for its full context, and
+ * a budget limits the used memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two
  * contexts of different sizes, because each architecture has its own layers, windows and padding. */
 #include "model/llama/llama_model.h"
 
@@ -19,8 +19,8 @@
 namespace {
 
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr double HOST_SHARE = 0.4; /* if no budget is given, the state may take this share of the host's free memory,
-                                    * because other processes need memory, too */
+constexpr double HOST_SHARE = 0.4; /* if no budget is given, the state may take this share of the host's free memory.
+                                    * Other processes need memory, too */
 constexpr double DEVICE_SHARE = 0.9;
 
 /* The bytes that a context with a certain number of cells would take on each device. The host is the last entry. */
@@ -71,7 +71,7 @@ uint64_t free_of(const measure &m, size_t i)
 }
 
 /* Returns the bytes that the state may take on each device. The weights are already loaded. On a device, their memory
- * is therefore no longer free. On the host, weights are mapped files, whose memory the system counts as free although
+ * is therefore no longer free. On the host, weights are mapped files. The system counts their memory as free although
  * it is needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
 {
@@ -85,8 +85,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* Returns by how many bytes the state exceeds the budget or, if `budget` is 0, for each device by how many bytes the
- * state exceeds the share of that device. A number is negative if the state fits. */
+/* With a budget, returns by how many bytes the state exceeds it. If `budget` is 0, returns for each device by how many
+ * bytes the state exceeds the share of that device. A number is negative if the state fits. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -105,8 +105,8 @@ bool is_paid(const std::vector<double> &excess)
     return *std::max_element(excess.begin(), excess.end()) <= 0;
 }
 
-/* Returns the largest number of cells that fits, assuming that bytes grow linearly with cells. n_low cells fit and
- * n_high cells do not; `low` and `high` are their results of excess_of. */
+/* Returns the largest number of cells that fits. Assumes that bytes grow linearly with cells. n_low cells fit, and
+ * n_high cells do not. `low` and `high` are the results of excess_of for n_low and n_high. */
 uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
 {
     const double range = n_high - n_low;
@@ -117,7 +117,7 @@ uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_h
     return n_low + static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
 }
 
-/* Refuses a context that cannot fit, because a message at the start is better than the kernel's OOM killer later. */
+/* Refuses a context that cannot fit. A message at the start is better than the kernel's OOM killer later. */
 void check_fits(const measure &chosen)
 {
     for (size_t i = 0; i < chosen.size(); i++) {
@@ -154,10 +154,10 @@ struct host_bytes {
     uint64_t context, compute;
 };
 
-/* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If no
- * context can be made because the process may not reserve enough addresses, uses llama.cpp's own measurement
- * (measure_at), which is slower: it loads the file twice without its weights, in 520 ms with a vocabulary of 151,936
- * tokens. */
+/* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If
+ * the process may not reserve enough addresses, no context can be made. Then llama.cpp's own measurement (measure_at)
+ * is used. It is slower, because it loads the file twice without its weights. This takes 520 ms with a vocabulary of
+ * 151,936 tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -170,8 +170,7 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* copies of weights in other layouts; mapped_bytes can also contain the weights from
-                                * which they were copied */
+    uint64_t copied_bytes = 0; /* copies of weights in other layouts. mapped_bytes can also contain the originals */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
         (is_host ? mapped_bytes : copied_bytes) += bytes.model;
@@ -224,7 +223,8 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
     return least;
 }
 
-/* Returns the index of a device that has too little memory for the context, or m.size() if all devices have enough. */
+/* Returns the index of a device that has too little memory for the context. Returns m.size() if all devices have
+ * enough. */
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {
@@ -238,8 +238,8 @@ size_t short_of(const measure &m, bool may_take_all)
     return i;
 }
 
-/* Tests whether the process may reserve n_bytes of addresses. A limit (ulimit -v), or a kernel that promises no more
- * memory than there is (vm.overcommit_memory 2), can forbid it. */
+/* Tests whether the process may reserve n_bytes of addresses. A limit (ulimit -v) can forbid it. So can a kernel that
+ * promises no more memory than there is (vm.overcommit_memory 2). */
 bool has_addresses(uint64_t n_bytes)
 {
     void *at = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -378,8 +378,8 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
             chosen = at(n);
             excess = excess_of(chosen, wish.budget);
         }
-        if (!is_paid(excess)) { /* even the smallest pool exceeds its share of the free memory; check_fits tests whether
-                                 * it exceeds the whole free memory */
+        if (!is_paid(excess)) { /* even the smallest pool exceeds its share of the free memory. check_fits tests it
+                                 * against the whole free memory */
             n = n_least;
             chosen = least;
         }

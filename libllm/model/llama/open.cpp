@@ -220,8 +220,8 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* Returns the most bytes of text of one token, so that too long prompts can be refused before they are tokenized. Some
- * tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
+/* Returns the most bytes of text of one token. This limit lets llmd refuse too long prompts before they are tokenized.
+ * Some tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);
@@ -287,8 +287,8 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Returns whether each sequence has its own KV cells (a separate stream) instead of cells in a pool that all share. In
- * both layouts one call can mix tokens of sequences (cmake/llama/0009-streams.patch).
+/* Returns whether each sequence has its own KV cells, called a stream. Otherwise all sequences share the cells of one
+ * pool. In both layouts one call can mix tokens of sequences (cmake/llama/0009-streams.patch).
  *
  * In one pool a copied sequence takes no cells, and a session takes only as many cells as it needs. But attention reads
  * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include
@@ -491,7 +491,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* Returns the longest context with which a model that has_long_rope (model_llama_identity) uses its first encoding. */
+/* Returns the longest context with which a model that has_long_rope uses its first encoding of positions. */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";
@@ -501,9 +501,9 @@ uint32_t short_rope_tokens(const model_llama *m)
                : m->info.n_ctx_train;
 }
 
-/* Computes identity and geometry. The geometry contains everything that changes the bytes of a state, or their meaning:
- * llama.cpp's version and state format, flash attention (the layout of V), the encoding of positions, and the number of
- * separate streams, if there are any. A state in one pool does not depend on the number of sequences. */
+/* Computes identity and geometry. The geometry contains everything that changes the bytes of a state, or their meaning.
+ * This is llama.cpp's version and state format, flash attention, the encoding of positions, and the number of separate
+ * streams. Flash attention decides the layout of V. A state in one pool does not depend on the number of sequences. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;

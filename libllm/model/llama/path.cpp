@@ -1,5 +1,5 @@
-/* path.cpp: recognizes what users name by mistake instead of a GGUF file (other files, directories, names of models),
- * and says what to do. */
+/* path.cpp: recognizes what users name by mistake instead of a GGUF file, and says what to do. For example, users name
+ * other files, directories, or names of models. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -42,8 +42,8 @@ bool ends_with(const std::string &text, const char *end)
     return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-/* Returns whether the path looks like a name of a model that other programs accept: "owner/name", "owner/name:quant",
- * "hf.co/owner/name" or "name:size". */
+/* Returns whether the path looks like a name of a model that other programs accept. Examples are "owner/name",
+ * "owner/name:quant", "hf.co/owner/name" and "name:size". */
 bool is_name_elsewhere(const std::string &path)
 {
     const bool is_plain = std::all_of(path.begin(), path.end(), [](unsigned char c) {

@@ -1,4 +1,4 @@
-/* processor.cpp: describes in words which features of this processor are used (llm_processor). Any thread. */
+/* processor.cpp: describes which features of this processor are used (llm_processor). Any thread. */
 #include "machine/processor.h"
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 /* state.cpp: saves, loads and copies sequences (model.h describes the kinds of saved states). A state comes from host
- * memory or disk, so its bytes are checked, and after every operation the sequence's position in llama.cpp's memory is
- * compared with the expected position. If they differ, the sequence is emptied, because prefilling it again only takes
- * time, while a wrong state gives wrong text. */
+ * memory or disk, so its bytes are checked. After every operation, the sequence's position in llama.cpp's memory is
+ * compared with the expected position. If they differ, the sequence is emptied. Prefilling the sequence again only
+ * takes time, but a wrong state gives wrong text. */
 #include "model/llama/llama_model.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@
 namespace {
 
 /* Header of a saved state. llama.cpp's own states have no header. This header begins with a magic number (`mark`) and
- * has a length, so that bytes that are not a saved state can be refused. */
+ * has a length. Thanks to them, bytes that are not a saved state can be refused. */
 struct blob_head {
     char mark[4];
     uint32_t kind;

@@ -1,22 +1,22 @@
-/* undo.cpp: restores the sequences of a decode call that is stopped or fails (model_llama_undo in llama_model.h). The
- * decode thread owns an undo object during the call. */
+/* undo.cpp: restores the sequences of a decode call that is stopped or fails. The class is model_llama_undo of
+ * llama_model.h. The decode thread owns an undo object during the call. */
 #include <sys/mman.h>
 
 #include "model/llama/llama_model.h"
 
 namespace {
 
-constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens ends so soon that stopping it would save no time,
-                                           * so no copy is made for it */
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens ends soon, so stopping it would save no time. No
+                                           * copy is made for it */
 
 } // namespace
 
 /* Attention-only models need no copy, because undo() truncates their KV cache. If the model has recurrent states, a
- * call can be undone only if the batch has stop(), the call is long, and all its tokens are of one sequence. (In a call
- * for several sequences, llama.cpp can move the states of other sequences.) If the sequence has consumed no token
- * before, undo() empties it, so no copy is needed. Without memory for the copy the call still runs, but cannot be
- * stopped. The copy's pages are mapped at once (MAP_POPULATE), because a hybrid's state of 19 MB would cause 4,800 page
- * faults. */
+ * call can be undone only under three conditions. The batch has stop(), the call is long, and all its tokens are of one
+ * sequence. In a call for several sequences, llama.cpp can move the states of other sequences. A sequence that has
+ * consumed no token before needs no copy. undo() empties it. Without memory for the copy the call still runs, but
+ * cannot be stopped. A hybrid's state of 19 MB would cause 4,800 page faults. So the copy's pages are mapped at once
+ * (MAP_POPULATE). */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {
@@ -49,7 +49,7 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* llama.cpp computes a call in several passes. The passes that are finished have added cells to the KV cache, so the
+/* llama.cpp computes a call in several passes. The passes that are finished have added cells to the KV cache. So the
  * cache is truncated to the positions before the call. Returns true only if each sequence is then at its position
  * before the call in llama.cpp's memory. */
 bool model_llama_undo::undo()

@@ -72,7 +72,7 @@ void model_llama_vocabulary_check(const llama_vocab *vocab)
     try {
         try_pieces(vocab);
         try_texts(vocab);
-    } catch (const std::logic_error &e) { /* a look-up in one of llama.cpp's tables failed (std::out_of_range) */
+    } catch (const std::logic_error &e) { /* a look-up in one of llama.cpp's tables failed */
         throw std::runtime_error(std::string("its vocabulary contradicts itself (") + e.what() + ")");
     }
 }

@@ -1,7 +1,7 @@
-/* memory.c: the sequences of the simulated model, and its decode calls: which truncations are exact, how many cells the
- * tokens take, and which calls fail because a test requests it. Owner: the decode thread. If a call breaks a rule of
- * model.h, model_llama returns an error. This model asserts instead: the caller has a defect, and the test must
- * fail. */
+/* memory.c: the sequences of the simulated model, and its decode calls. This file decides which truncations are exact
+ * and how many cells the tokens take. It also lets calls fail when a test requests this. Owner: the decode thread. If a
+ * call breaks a rule of model.h, model_llama returns an error. This model asserts instead: the caller has a defect, and
+ * the test must fail. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -114,8 +114,8 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once for each sequence; quick to compute,
-                                  * and nearly always small enough */
+    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once per sequence. It is quick to compute,
+                                  * and usually decides */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }

@@ -56,7 +56,7 @@ static part part_take(const char **rest, char mark)
     return p;
 }
 
-/* Parses a decimal number. Returns false if the text is not a number, or if the number is larger than max. */
+/* Parses a decimal number. Returns false if the text is not a number or the number is larger than max. */
 static bool number_read(part p, uint64_t max, uint64_t *out)
 {
     uint64_t number = 0;

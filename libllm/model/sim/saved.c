@@ -1,7 +1,7 @@
 /* saved.c: copies sequences, saves them as bytes, and loads them. Owner: the decode thread.
  *
- * A saved state is a saved_head, the parts that a state of its class and kind has, and zeros up to the size of the
- * option state_kb. The parts, and the states that have them:
+ * A saved state is a saved_head, the parts of its class and kind, and zeros. The zeros fill it up to the size of the
+ * option state_kb. The table shows which states have which part.
  *   hashes of the attention part, one per position       full states of class window
  *   the kept states, oldest first                        all except checkpoints of class hybrid
  *   the recurrent state                                  all states of class hybrid
@@ -177,7 +177,8 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
     return sane;
 }
 
-/* Returns whether a saved state of this kind lacks the attention part, which the sequence must have already. */
+/* Returns whether a saved state of this kind lacks the attention part. The sequence must then have this part
+ * already. */
 static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;

@@ -1,5 +1,5 @@
 /* script.c: reads a script, and follows it while a sequence grows. The automaton of Aho and Corasick (1975) finds the
- * triggers: it takes one table look-up per byte of text, and its state is a number, which a saved state can contain. */
+ * triggers with one table look-up per byte of text. Its state is a number, so a saved state can contain it. */
 #include "model/sim/script.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static bool is_trigger_line(const char *line, const char *end)
     return end - line > 2 && line[0] == '?' && line[1] == ' ';
 }
 
-/* Returns the end of the line that begins at `line`: its line end, or the end of the source. */
+/* Returns the line end of the line that begins at `line`, or the end of the source. */
 static const char *line_end(const char *line, const char *end)
 {
     const char *found = memchr(line, '\n', (size_t)(end - line));
@@ -105,9 +105,9 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Turns the trie of the triggers into an automaton: if a node has no transition for a byte, it gets the transition of
- * the node to which its failure link (`parents`) leads. The nodes are visited breadth first, because that node is
- * nearer to the root and must be complete before. */
+/* Turns the trie of the triggers into an automaton. Each node has a failure link to a shorter node (`parents`). If a
+ * node lacks a transition, it gets the transition of the node at its failure link. The nodes are visited breadth first.
+ * The node at a failure link is nearer to the root, so it is complete before. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;
@@ -195,8 +195,8 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* If the bytes of a token do not continue the reply, they may be the beginning of the reply again: the prompt of a
- * later turn repeats the replies of earlier turns. */
+/* The bytes of a token may not continue the reply. Then they may be the beginning of the reply again, because the
+ * prompt of a later turn repeats the replies of earlier turns. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

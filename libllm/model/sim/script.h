@@ -1,11 +1,11 @@
-/* script.h: the replies of a simulated model to certain texts, for tests of clients that need meaningful answers:
- * reasoning, tool calls, structured output. Immutable after it is read. Any thread.
+/* script.h: the replies of a simulated model to certain texts. Tests use a script for clients that need meaningful
+ * answers, for example reasoning, tool calls or structured output. Immutable after it is read. Any thread.
  *
  * A script is a text file of entries. A line that begins with "? " and a trigger begins an entry. The following lines,
  * up to the next entry and without the last line end, are the reply. Lines before the first entry are ignored. After a
- * trigger anywhere in a sequence, each turn that the model generates in this sequence is the trigger's reply, until the
- * sequence contains another trigger. If a prompt ends with the beginning of the reply, the model generates the rest.
- * Replies should not contain triggers. */
+ * trigger anywhere in a sequence, each turn that the model generates in this sequence is the trigger's reply. Another
+ * trigger changes the reply. If a prompt ends with the beginning of the reply, the model generates the rest. Replies
+ * should not contain triggers. */
 #ifndef LLM_SIM_SCRIPT_H
 #define LLM_SIM_SCRIPT_H
 
@@ -17,11 +17,11 @@ enum { SIM_SCRIPT_BYTES_MAX = 1 << 20, SIM_REPLIES_MAX = 1024, SIM_TRIGGER_NODES
 
 typedef struct sim_script sim_script;
 
-/* Position of a sequence in the script. The position is part of the state, so that copies and saved states continue the
- * same reply. All members are zero if no trigger has been seen. */
+/* Position of a sequence in the script. The position is part of the state. So copies and saved states continue the same
+ * reply. All members are zero if no trigger has been seen. */
 typedef struct sim_cue {
-    uint16_t node;       /* node of the automaton (script.c): the longest beginning of a trigger with which the text of
-                          * the sequence ends */
+    uint16_t node;       /* node of the automaton (script.c). It stands for the longest beginning of a trigger with
+                          * which the sequence's text ends */
     uint16_t reply;      /* number of the reply to the last trigger, counted from 1 */
     uint32_t n_consumed; /* bytes of the reply that have been consumed */
 } sim_cue;
@@ -37,8 +37,8 @@ bool sim_cue_is_valid(const sim_script *s, const sim_cue *c); /* if s is NULL, a
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n);
 void sim_cue_break(sim_cue *c); /* called for a control token, which interrupts triggers and replies */
 
-/* Returns the part of the current reply that has not been consumed, and its size in *n (0 if the whole reply has been
- * consumed). Returns NULL if no trigger has been seen. */
+/* Returns the part of the current reply that has not been consumed. *n is its size, and 0 after the whole reply.
+ * Returns NULL if no trigger has been seen. */
 const char *sim_cue_rest(const sim_script *s, const sim_cue *c, size_t *n);
 
 #endif

@@ -17,16 +17,18 @@
  *              template
  * If an exact truncation is impossible, `truncate` returns false and leaves a wrong state.
  *
- * What a saved state of each kind contains, by memory class (again as in llama.cpp):
- *   full        the whole state
- *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens. hybrid: the
- *               recurrent part. A checkpoint of class window or hybrid must be loaded into a sequence whose attention
- *               part holds the same tokens, and did not become wrong at a later position. In any other sequence, the
- *               state becomes wrong.
- * A saved state does not contain its tokens, so the state of another prefix is loaded without an error. Saved bytes are
- * refused if their header (saved.c), class, kind, number of tokens or length does not match.
- * A copy shares its cells with the source until the copy or the source is truncated or cleared. With
- * model_options.exact, the copy has its own cells from the start.
+ * A saved state of kind "full" contains the whole state. A checkpoint contains these parts, as in llama.cpp:
+ *   dense      the whole state
+ *   recurrent  the whole state
+ *   window     the states after the last `window` tokens
+ *   hybrid     the recurrent part
+ * A checkpoint of class window or hybrid needs a sequence whose attention part holds the same tokens. This part must
+ * not have become wrong at a later position. In any other sequence, the state becomes wrong.
+ *
+ * A saved state does not contain its tokens. So the state of another prefix is loaded without an error. Saved bytes are
+ * refused if their header (saved.c), class, kind, number of tokens or length is another one. A copy shares its cells
+ * with the source until the copy or the source is truncated or cleared. With model_options.exact, the copy has its own
+ * cells from the start.
  *
  * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces. The
  * encoder chooses the longest piece at each position, and is exactly reversible for any bytes. There is no BOS, EOS is
@@ -122,13 +124,13 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 
 /* ---- memory and decode: memory.c ---- */
 
-/* One sequence. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. A sequence of class
- * hybrid or window has an attention part (`kept` for hybrid, `attention` for window) in addition to the part that a
- * checkpoint saves. */
+/* One sequence. `kept` is a ring. The state after k tokens is at k % n_kept, if k >= oldest. A checkpoint saves only a
+ * part of a sequence of class hybrid or window. The other part is the attention part: `kept` for hybrid, `attention`
+ * for window. */
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong; a checkpoint of fewer tokens
+    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. A checkpoint of fewer tokens
                         * cannot be loaded */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
@@ -145,8 +147,8 @@ typedef struct sim_model {
     sim_sequence *sequences;
     sim_state *states;    /* the memory of `kept` of all sequences */
     uint64_t *attentions; /* the memory of `attention` of all sequences */
-    uint32_t *shared;     /* at [a * n_seq + b]: number of leading tokens whose cells sequences a and b share;
-                           * symmetric */
+    uint32_t *shared;     /* [a * n_seq + b] is the number of leading tokens whose cells sequences a and b share. The
+                           * matrix is symmetric */
     uint64_t n_calls;     /* number of decode calls */
     uint64_t n_counted;   /* number of decode calls that fail_at and fail_every count */
     float *logits;        /* n_outputs_max rows */

@@ -16,8 +16,8 @@ sim_state sim_state_empty(void)
     return (sim_state){.hash = UINT64_C(0x6c6c6d642073696d)};
 }
 
-/* Records the bytes of an incomplete UTF-8 character in the state, so that the model generates valid UTF-8. Only byte
- * tokens can leave a character incomplete, because pieces contain whole characters. */
+/* Records the bytes of an incomplete UTF-8 character in the state. The model uses them to generate valid UTF-8. Only
+ * byte tokens can leave a character incomplete, because pieces contain whole characters. */
 static void follow_character(sim_state *s, int32_t token)
 {
     uint8_t byte = (uint8_t)token;
@@ -88,8 +88,8 @@ static const char *const characters[] = {"\xc3\xa9",     "\xc3\xbc",         "\x
                                          "\xe2\x9c\x93", "\xf0\x9f\x99\x82", "\xf0\x9f\x8e\x89"};
 enum { N_CHARACTERS = sizeof characters / sizeof characters[0] };
 
-/* Returns a byte that continues the incomplete character: the next byte of one of `characters` if possible, otherwise
- * any valid byte. */
+/* Returns a byte that continues the incomplete character. If possible, this is the next byte of one of `characters`.
+ * Otherwise it is any valid byte. */
 static int32_t continuation(const sim_state *s)
 {
     for (uint64_t i = 0; i < N_CHARACTERS; i++) {
@@ -140,7 +140,7 @@ static int32_t winner(const sim_state *s, uint64_t length)
     return turn_is_over(s, length) ? SIM_TOKEN_TURN_END : ordinary(mix(s->hash));
 }
 
-/* The logits of a script's reply are so far above all other logits that the reply is generated at any temperature. The
+/* The logits of a script's reply are far above all other logits. So the reply is generated at any temperature. The
  * longest piece that continues the reply has the largest logit. The reply's next byte has the second largest, in case a
  * constraint excludes that piece. */
 static bool script_logits(const sim_script *script, const sim_state *s, float *out)
