@@ -1,4 +1,4 @@
-/* character.h: decodes one UTF-8 character byte by byte, since a token can end in the middle of a character. */
+/* character.h: decodes one UTF-8 character byte by byte. A token can end in the middle of a character. */
 #ifndef LLM_CHARACTER_H
 #define LLM_CHARACTER_H
 
@@ -6,8 +6,7 @@
 
 struct character {
     uint32_t value = 0;
-    uint8_t n_missing = 0; /* number of missing bytes; 0 if the character is complete and the next byte begins another
-                            * character */
+    uint8_t n_missing = 0; /* number of missing bytes. 0 if the character is complete */
 
     /* Adds the next byte. Returns false if UTF-8 does not allow this byte after the bytes so far. Overlong forms,
      * surrogates and values above U+10FFFF are not UTF-8 (Unicode, table 3-7). */
@@ -30,9 +29,9 @@ struct character {
         return true;
     }
 
-    /* The smallest and the largest character that this incomplete character can become. After a first byte that
-     * contributes no bits to the value (0xe0, 0xf0), the smallest character is not 0, because small characters have
-     * shorter encodings. */
+    /* The smallest and the largest character that this incomplete character can become. A first byte such as 0xe0 or
+     * 0xf0 contributes no bits to the value. After it, the smallest character is not 0: small characters have shorter
+     * encodings. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

@@ -11,7 +11,7 @@ constexpr uint32_t CHARACTER_LAST = 0x10ffff;
 
 using character_set = std::vector<grammar_range>;
 
-/* Sorts and merges the ranges of the set, so that they are ascending, disjoint and not adjacent. */
+/* Sorts and merges the ranges of the set. Afterwards they are ascending, disjoint and not adjacent. */
 void character_set_normalize(character_set &set);
 
 character_set character_set_complement(character_set set);

@@ -1,5 +1,5 @@
 /* grammar.cpp: parses GBNF. Groups are parsed by recursion of limited depth. Repetitions are written out, as in
- * llama.cpp: (a{2,3}){2} has 2 * 3 copies of a, so nested counts multiply. This product (`weight`) is checked against a
+ * llama.cpp. Nested counts multiply: (a{2,3}){2} has 2 * 3 copies of a. This product (`weight`) is checked against a
  * limit before anything is written. */
 #include "text/grammar/grammar.h"
 
@@ -47,8 +47,8 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* elements that have been parsed but are not in a rule yet: those of the current rule, then
-                          * those of each open group, the innermost last */
+    sequence unfinished; /* parsed elements that are not in a rule yet. Those of the current rule come first, those of
+                          * the innermost open group last */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -322,8 +322,8 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Appends 0 to n repetitions of `unit`, for which n rules are made: each matches either nothing, or the unit and
-     * then the previous rule. If `is_endless`, makes only one rule, which matches either nothing, or the unit and then
+    /* Appends 0 to n repetitions of `unit`. For this it makes n rules. Each rule matches nothing, or the unit and then
+     * the previous rule. If `is_endless`, makes only one rule, which matches either nothing, or the unit and then
      * itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
@@ -442,10 +442,10 @@ class reader {
     }
 };
 
-/* ---- left recursion: a rule that can begin with itself (a ::= a "x" | "y") would be expanded forever ---- */
+/* ---- left recursion: a rule that begins with itself would be expanded forever ---- */
 
-/* Finds the rules that match the empty string. Such a rule has an alternative that consists only of rules that match
- * the empty string, so the search repeats until nothing changes. */
+/* Finds the rules that match the empty string. Such a rule has an alternative of which every element can be empty. So
+ * the search repeats until nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -472,8 +472,8 @@ std::vector<bool> empty_rules(const grammar &g)
 }
 
 /* A rule with which another rule, the outer rule, can begin. It is harmless if it is also the last element of its
- * alternative, after elements that can be empty: it then replaces the outer rule on the stack (grammar_walk::advanced),
- * so the stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a
+ * alternative, after elements that can be empty. It then replaces the outer rule on the stack (grammar_walk::advanced).
+ * So the stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a
  * rule; llama.cpp's converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
@@ -531,8 +531,8 @@ graph turned_around(const graph &forth)
     return back;
 }
 
-/* Marks the unmarked rules that can be reached from `first`, and appends them to `order`, the deepest first
- * (post-order). Uses no recursion, since the depth can equal the number of rules. */
+/* Marks the unmarked rules that can be reached from `first`. Appends them to `order` in post-order, the deepest first.
+ * Uses no recursion, since the depth can equal the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {
@@ -555,8 +555,8 @@ void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32
     }
 }
 
-/* Refuses a grammar with left recursion. In a group of rules that begin with each other (a strongly connected
- * component, found with Kosaraju's algorithm), only harmless beginnings are allowed. */
+/* Refuses a grammar with left recursion. A group of rules that begin with each other is a strongly connected component,
+ * found with Kosaraju's algorithm. In such a group, only harmless beginnings are allowed. */
 void refuse_left_recursion(const grammar &g)
 {
     const graph forth = beginnings(g, empty_rules(g)), back = turned_around(forth);

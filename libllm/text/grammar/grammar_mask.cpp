@@ -1,13 +1,13 @@
-/* grammar_mask.cpp: finds the tokens that can come next, by walking through the prefix tree of the vocabulary
+/* grammar_mask.cpp: finds the tokens that can come next. For this it walks through the prefix tree of the vocabulary
  * (vocabulary_trie.h). A token is allowed if the grammar allows its whole text. In the tree, a beginning that many
- * tokens share is checked only once: if "st" is not allowed, the thousands of tokens that begin with "st" are skipped.
+ * tokens share is checked only once. If "st" is not allowed, thousands of tokens that begin with "st" are skipped.
  *
- * Shared beginnings do not help if most tokens are allowed: in a JSON string nearly all 150,000 tokens are allowed, and
- * each of their characters would be a step. Therefore a branch of the tree is allowed as a whole if each of its
- * characters has the same effect on the grammar's stacks (grammar_walk.h) as a letter; see the function skip. llama.cpp
- * checks each token separately.
+ * Shared beginnings do not help if most tokens are allowed. In a JSON string nearly all 150,000 tokens are allowed.
+ * Each of their characters would be a step. Therefore a branch of the tree can be allowed as a whole (see the function
+ * skip). Each of its characters must have the same effect on the grammar's stacks as a letter (grammar_walk.h).
+ * llama.cpp checks each token separately.
  *
- * The mask is computed on the thread that samples, since it is needed for every token that is picked. */
+ * The mask is computed on the thread that samples. Every token that is picked needs it. */
 
 #include "text/grammar/grammar_walk.h"
 
@@ -30,7 +30,7 @@ void grammar_walk::add_named(uint32_t n_vocab, token_set &allowed)
     }
 }
 
-/* Returns the ASCII characters that lead from the place (set of stacks) `from` to the place `to`. */
+/* Returns the ASCII characters that lead from the place `from` to the place `to`. A place is a set of stacks. */
 grammar_walk::run grammar_walk::run_to(place from, place to)
 {
     run r = {to, {0, 0}};
@@ -51,8 +51,8 @@ bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 
 } // namespace
 
-/* Returns the place (set of stacks) to which letters lead from the place `from`, if all characters in the branch `b` of
- * the vocabulary's tree lead to the same place. Otherwise returns NONE. */
+/* Returns the place (set of stacks) to which letters lead from the place `from`. Returns NONE if some character in the
+ * branch `b` of the vocabulary's tree does not lead there. */
 grammar_walk::place grammar_walk::letters_lead(place from, const vocabulary_trie::branch &b)
 {
     if (places[from].letters.to == UNKNOWN) {
@@ -86,14 +86,13 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
 }
 
 /* Decides which tokens below the tree node `top` are allowed, without visiting each of them. This is possible if each
- * of their characters has the same effect on the grammar's stacks as a letter, because then only the length of a
- * token's text matters. Returns false if the tokens must be visited.
- *
- * n is the number of letters that the grammar allows from here. In a JSON string a letter leaves the stacks as they
- * are, so n is set to the length of the longest text, and all tokens are allowed. If only 3 more characters fit into
- * the string, only 3 letters are allowed, so tokens with up to 3 characters from `top` on are allowed (n_before is the
- * number of their characters above `top`). If no letter is allowed after n letters, but another character of the branch
- * is, the length alone does not decide. A character that is cut off at the end of a token counts as one character. */
+ * of their characters has the same effect on the grammar's stacks as a letter. Then only the length of a token's text
+ * matters. Returns false if it cannot decide: the caller must visit the tokens. n is the number of letters that the
+ * grammar allows from here. In a JSON string a letter leaves the stacks as they are. So n is set to the length of the
+ * longest text, and all tokens are allowed. If only 3 more characters fit into the string, n is 3. Then tokens with up
+ * to 3 characters from `top` on are allowed. n_before is the number of their characters above `top`. If no letter is
+ * allowed after n letters, but another character of the branch is, the length alone does not decide. A character that
+ * is cut off at the end of a token counts as one character. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -131,7 +130,7 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
 }
 
 /* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the position in the grammar
- * after the first d bytes of the current text, so that going back to a node's parent costs nothing. */
+ * after the first d bytes of the current text. So going back to a node's parent costs nothing. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
@@ -151,8 +150,8 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     }
 }
 
-/* Sets a bit for each allowed token. If most tokens are allowed, sets all bits and clears the bits of forbidden tokens,
- * so that the cost depends on the smaller group. */
+/* Sets a bit for each allowed token. If most tokens are allowed, sets all bits and clears the bits of forbidden tokens.
+ * So the cost depends on the smaller group. */
 void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
 {
     allowed.assign(n_vocab, false);

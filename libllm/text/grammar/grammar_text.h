@@ -26,14 +26,15 @@ std::string grammar_with_blank_rule(const std::string &grammar, const std::strin
  * `literal`. */
 std::string grammar_with_optional(const std::string &grammar, const std::string &literal, const std::string &element);
 
-/* If the grammar has a rule of this name, removes its repetitions (+), so that each of its parts occurs once. */
+/* If the grammar has a rule of this name, removes the repetitions (+) in the rule. Each part of the rule then occurs
+ * once. */
 std::string grammar_without_repetition(const std::string &grammar, const std::string &name);
 
 /* Removes from the grammar the code fences ```json and ``` that some models write around JSON. */
 std::string grammar_without_fences(std::string grammar);
 
-/* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the first form for optional tool calls that can
- * repeat. The first form repeats an element that can be empty, so matching it would never end. */
+/* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the first form for optional, repeated tool
+ * calls. The first form repeats an element that can be empty, so matching it would never end. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

@@ -6,7 +6,7 @@
 
 namespace {
 
-/* limit on the stacks that one call examines; examining so many takes a fraction of a second */
+/* limit on the stacks that one call examines. Examining so many takes a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
@@ -43,7 +43,7 @@ void grammar_walk::spend(uint64_t n)
     }
 }
 
-/* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once, so two
+/* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once. So two
  * derivations that arrive at the same stack continue as one. Otherwise ambiguous grammars would double their stacks
  * with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
@@ -60,8 +60,8 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 }
 
 /* Returns the stack that remains after the top element has been matched. If that element was the last of its
- * alternative, the result is the existing stack below the element. Otherwise a rule that ends with itself (a list, a
- * string) would make its stack higher with each item. */
+ * alternative, the result is the existing stack below the element. Otherwise a rule that ends with itself, such as a
+ * list, would make its stack higher with each item. */
 uint32_t grammar_walk::advanced(uint32_t id)
 {
     const stack s = stacks[id];
@@ -84,9 +84,9 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Expands the rules on top of the stacks in `todo`, until each stack has a character, a token or nothing on top, and
- * adds these stacks to `found`. `seen` ensures that each stack is expanded once: alternatives often lead to the same
- * stack, and a repetition of an element that can be empty leads back to its own stack. */
+/* Expands the rules on top of the stacks in `todo`, until each stack has a character, a token or nothing on top. Adds
+ * these stacks to `found`. `seen` ensures that each stack is expanded once. Alternatives often lead to the same stack.
+ * A repetition of an element that can be empty leads back to its own stack. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -106,7 +106,7 @@ void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &fo
     }
 }
 
-/* Returns the number of the place (set of stacks) that consists of the stacks in `found`, which has no duplicates.
+/* Returns the number of the place (set of stacks) that consists of the stacks in `found`. `found` has no duplicates.
  * Returns NONE if `found` is empty. */
 grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
 {
@@ -139,8 +139,7 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-/* Computes the place (set of stacks) that follows if the character comes next. Called only if the result is not in a
- * table yet. */
+/* Computes the place (set of stacks) to which the character leads. Called only if the result is not in a table yet. */
 grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
@@ -155,10 +154,10 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
     return place_with(found);
 }
 
-/* Divides all characters into ways, that is ranges of characters that lead from the place `from` (a set of stacks) to
- * the same next place. The bounds of the ranges are those of all character sets on top of the stacks, so that each set
- * contains either all characters of a way or none. The end of ASCII is an additional bound, because there is a table
- * for ASCII characters. */
+/* Divides all characters into ways. A way is a range of characters that lead from the place `from` (a set of stacks) to
+ * the same next place. The bounds of the ranges are those of all character sets on top of the stacks. So each set
+ * contains all characters of a way or none. The end of ASCII is an additional bound, because there is a table for ASCII
+ * characters. */
 void grammar_walk::find_ways(place from)
 {
     std::vector<uint32_t> lows = {0, ASCII};
@@ -183,9 +182,9 @@ void grammar_walk::find_ways(place from)
     }
 }
 
-/* Returns the place (set of stacks) to which a way leads: the range `number` of the characters that can follow the
- * place `from`. After step_anew, the code looks up places[from] again, because step_anew can enlarge the vector and so
- * move its elements. */
+/* Returns the place (set of stacks) to which the way `number` leads. A way is a range of the characters that can follow
+ * the place `from`. After step_anew, the code looks up places[from] again. step_anew can enlarge the vector and so move
+ * its elements. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -221,7 +220,8 @@ grammar_walk::place grammar_walk::step(place from, uint32_t value)
     return places[from].ascii[value];
 }
 
-/* Returns whether all characters from `low` to `high` lead from the place (set of stacks) `from` to the place `to`. */
+/* Returns whether all characters from `low` to `high` lead from the place `from` to the place `to`. A place is a set of
+ * stacks. */
 bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 {
     const size_t first = way_of(from, low);
@@ -234,8 +234,8 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 }
 
 /* Advances the position `p` by one byte of a token. A token can end in the middle of a character, so `p` also stores an
- * incomplete character. Returns false if the byte is not valid UTF-8 here, or completes a character that the grammar
- * does not allow. */
+ * incomplete character. Returns false if the byte is not valid UTF-8 here. Also returns false if it completes a
+ * character that the grammar does not allow. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (!p.begun.take(byte)) {
@@ -247,15 +247,15 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
     return p.at != NONE;
 }
 
-/* Returns whether the answer can continue from the position `p`. If `p` has an incomplete character, it must be able to
- * become a character that the grammar allows; otherwise no token could complete it. */
+/* Returns whether the answer can continue from the position `p`. An incomplete character in `p` must be able to become
+ * a character that the grammar allows. Otherwise no token could complete it. */
 bool grammar_walk::may_go_on(const point &p)
 {
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the position after a token. A token can be matched in two ways: by its text, or by a grammar element that
- * names the token. The position contains the stacks that follow from both. */
+/* Returns the position after a token. A token can be matched in two ways: by its text, or by an element that names the
+ * token. The position contains the stacks that follow from both. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;
@@ -311,7 +311,7 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Removes all stacks and places (sets of stacks) except the current place and its stacks, which get new numbers.
+/* Removes all places (sets of stacks) and stacks except the current place and its stacks. These get new numbers.
  * Otherwise the walk of a long answer would keep every place that the answer has visited. May only be called between
  * tokens, because all other numbers of stacks and places become invalid. */
 void grammar_walk::forget_others()

@@ -2,31 +2,32 @@
  * answer, owned by the thread that samples the answer.
  *
  * A grammar can have several derivations of a text, and only the rest of the text shows which derivation matches. The
- * walk therefore follows all derivations at once. A derivation is a stack of grammar elements: on top the element that
- * comes next, and below it the elements that follow when the rules that are being matched end. A *place* is the set of
- * all stacks that are possible after some text. Example:
+ * walk therefore follows all derivations at once. A derivation is a stack of grammar elements. The element that comes
+ * next is on top. Below it are the elements that follow at the end of each rule that is being matched. A *place* is the
+ * set of all stacks that are possible after some text. Example:
  *
  *   root ::= "a" list | "ab"        after "a" there are two stacks: {"b"}, and {list's first character}
  *
  * A character removes the stacks that do not match it and advances the others. Rules on top are expanded until each
  * stack has a character, a token or nothing on top. If no stack is left, the grammar does not allow the text.
  *
- * A step is the transition from one place to the next by a character. Most steps recur: the 150,000 tokens of a
- * vocabulary share a few hundred beginnings, and each letter of a JSON string leads back to the same place. So stacks
- * and places are numbered and never change: stacks share their lower parts, equal places have one number, and a step
- * that was taken before is only a table look-up. An automaton of all places cannot be built in advance, since a nested
+ * A step is the transition from one place to the next by a character. Most steps recur. The 150,000 tokens of a
+ * vocabulary share a few hundred beginnings. Each letter of a JSON string leads back to the same place. So stacks and
+ * places are numbered and never change. Stacks share their lower parts, and equal places have one number. A step that
+ * was taken before is only a table look-up. An automaton of all places cannot be built in advance, since a nested
  * grammar has infinitely many places. A *way* is a range of characters that all lead from a place to the same next
- * place: if the stacks have the sets [a-z] and [0-9a-f] on top, the ways are 0-9, a-f, g-z and the ranges between them.
+ * place. For example, let the stacks have the sets [a-z] and [0-9a-f] on top. The ways are then 0-9, a-f, g-z and the
+ * ranges between them.
  *
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
- * one place; it shows at once whether a whole branch of the vocabulary's prefix tree is allowed (grammar_mask.cpp).
- * Before there were runs, each character of each token was a separate step, and picking a token took 6 to 41 ms in the
- * slowest cases (99th percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
+ * one place. A run shows at once whether a whole branch of the vocabulary's prefix tree is allowed (grammar_mask.cpp).
+ * Without runs, each character of each token was a separate step. In the slowest cases, picking a token took 6 to 41 ms
+ * (99th percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
  *
- * A client can send a grammar that is designed to be slow: ambiguous rules multiply the stacks. If one call examines
- * more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the request. Earlier
- * stacks, places and ways are kept only to make later steps faster. They are dropped if there are more than
- * STACKS_KEPT, PLACES_KEPT or WAYS_KEPT of them (forget_others). */
+ * A client can send a grammar that is designed to be slow, for example with ambiguous rules that multiply the stacks.
+ * If one call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends
+ * the request. Earlier stacks, places and ways are kept only to make later steps faster. They are dropped if there are
+ * more than STACKS_KEPT, PLACES_KEPT or WAYS_KEPT of them (forget_others). */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 
@@ -42,10 +43,10 @@
 
 class grammar_walk {
   public:
-    /* All functions throw std::bad_alloc, and grammar_fault if one call takes too much work or memory. */
+    /* All functions throw std::bad_alloc. If one call takes too much work or memory, they throw grammar_fault. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
-    /* Advances the walk by a token and its text; `token` is -1 for a text that is not a single token. If the grammar
+    /* Advances the walk by a token and its text. A text that is not a single token has the `token` -1. If the grammar
      * does not allow the token or text, returns false, and the walk cannot be continued. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
@@ -53,11 +54,11 @@ class grammar_walk {
     /* Returns whether the answer can end here. */
     bool is_complete() const;
 
-    /* Finds every token of the vocabulary that can come next, except the tokens that end the answer. */
+    /* Finds every token of the vocabulary that can come next. Tokens that end the answer are not included. */
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
   private:
-    using place = uint32_t; /* number of a place (see above): its index in `places`; NONE if the text is not allowed */
+    using place = uint32_t; /* number of a place (see above): its index in `places`. NONE if the text is not allowed */
     static constexpr uint32_t NONE = 0, UNKNOWN = UINT32_MAX, ASCII = 128;
 
     struct stack {
@@ -75,10 +76,10 @@ class grammar_walk {
         uint64_t ascii[2] = {0, 0};
     };
     struct place_data {
-        std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top; includes
+        std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top. Includes
                                           * 0, the empty stack, if the text can end */
         std::vector<way> ways;           /* ascending, from character 0 on; empty if not computed yet */
-        std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN; empty if `ways` is
+        std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN. Empty if `ways` is
                                           * empty */
         run letters = {UNKNOWN, {0, 0}}; /* the characters that lead to the same place as the letter e */
         run nowhere = {UNKNOWN, {0, 0}}; /* the characters that are not allowed */
@@ -99,8 +100,8 @@ class grammar_walk {
     std::unordered_map<uint64_t, uint32_t> stack_of;
     std::vector<place_data> places;
     std::unordered_multimap<uint64_t, place> place_of; /* places by the hash of their stacks */
-    std::vector<uint32_t> seen;                        /* for each stack, the number (`expansion`) of the last call of
-                                                        * expand() that reached it */
+    std::vector<uint32_t> seen;                        /* for each stack, the number of the last call of expand() that
+                                                        * reached it */
     uint32_t expansion = 0;
     size_t n_ways = 0; /* total number of ways in `places` */
     uint64_t work = 0; /* number of stacks examined in the current call */

@@ -152,8 +152,8 @@ class lark_reader {
         }
     }
 
-    /* Skips blanks and comments. A rule ends with its line, so line breaks are skipped only between rules, in
-     * groups, and before a | that continues the rule. */
+    /* Skips blanks and comments. A rule ends with its line. So line breaks are skipped only in three places: between
+     * rules, in groups, and before a | that continues the rule. */
     void skip(bool over_lines)
     {
         for (; at < text.size(); at++) {
@@ -404,7 +404,8 @@ class lark_reader {
         return out;
     }
 
-    /* Parses a string literal, a range ("a".."z") or a case-insensitive literal ("select"i), and returns it as GBNF. */
+    /* Parses a string literal, a range such as "a".."z", or a case-insensitive literal such as "select"i. Returns it as
+     * GBNF. */
     std::string literal()
     {
         const std::string value = read_text();

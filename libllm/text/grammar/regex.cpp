@@ -1,4 +1,4 @@
-/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs: if they were ignored,
+/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs. If they were ignored,
  * the grammar would allow texts that the client's own check of the expression then rejects. */
 #include "text/grammar/regex.h"
 
@@ -94,8 +94,8 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* Parses an escape after its backslash. An unknown escape of a letter or digit is refused, because it has a special
-     * meaning in some dialect (\b, \1, \p). Reading it as the plain character would change what the expression
+    /* Parses an escape after its backslash. An unknown escape of a letter or digit is refused: it has a special meaning
+     * in some dialect, such as \b, \1 or \p. Reading it as the plain character would change what the expression
      * matches. */
     uint32_t read_escape()
     {
@@ -191,8 +191,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
-    /* Skips ?: or ?<name> at the start of a group, which only say whether, and under which name, the group is captured.
-     * Any other group that begins with ? is a look-ahead or look-behind, which the tree cannot express. */
+    /* Skips ?: or ?<name> at the start of a group. They only say whether and under which name the group is captured.
+     * Any other group that begins with ? is a look-ahead or look-behind. The tree cannot express it. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {

@@ -1,5 +1,7 @@
-/* regex.h: parses a regular expression of ECMA-262 into a tree. The tree is used for expressions that a whole answer
- * must match (regex_grammar), for terminals of Lark grammars, and for `pattern` in schemas (schema/regex_automaton).
+/* regex.h: parses a regular expression of ECMA-262 into a tree. The tree has three uses:
+ * - expressions that a whole answer must match (regex_grammar)
+ * - terminals of Lark grammars
+ * - `pattern` in schemas (schema/regex_automaton)
  * The functions are pure. */
 #ifndef LLM_REGEX_H
 #define LLM_REGEX_H
@@ -11,7 +13,7 @@
 #include "text/grammar/character_set.h"
 
 /* ^ and $ are parsed as these two special characters, which no text contains. Every text is considered to begin and end
- * with these characters, so that an anchor is an ordinary part of an expression, wherever it occurs. */
+ * with these characters. So an anchor is an ordinary part of an expression, wherever it occurs. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 
@@ -22,8 +24,8 @@ struct regex_part {
     uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if there is no upper limit */
 };
 
-/* Parses an expression. Throws grammar_fault if it is malformed, and grammar_beyond if it has parts that no grammar can
- * enforce (back references, word boundaries, look-around). */
+/* Parses an expression. Throws grammar_fault if it is malformed. Throws grammar_beyond for parts that no grammar can
+ * enforce, such as back references, word boundaries and look-around. */
 regex_part regex_read(const std::string &expression);
 
 [[noreturn]] void regex_refuse(const std::string &what); /* throws grammar_beyond */

@@ -6,8 +6,8 @@
 
 #include "text/grammar/character_set.h"
 
-/* Stores in `out` the characters of a category (Lu, Uppercase_Letter) or of a group of categories (L, Letter). Returns
- * false for other names, such as the names of scripts. */
+/* Stores in `out` the characters of a category, such as Lu or Uppercase_Letter. The name can also be that of a group of
+ * categories, such as L or Letter. Returns false for other names, such as the names of scripts. */
 bool unicode_category(const std::string &name, character_set &out);
 
 #endif

@@ -1,5 +1,5 @@
-/* vocabulary_trie.cpp: builds the prefix tree of a vocabulary. The tokens are sorted by text, so that tokens with the
- * same beginning are neighbors, and the tree grows by one path at a time. */
+/* vocabulary_trie.cpp: builds the prefix tree of a vocabulary. The tokens are sorted by text. So tokens with the same
+ * beginning are neighbors, and the tree grows by one path at a time. */
 #include "text/grammar/vocabulary_trie.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Builds the tree from texts in ascending order, so that only the path to the last text can still change. `enter` adds
- * a node for a byte. `leave` merges the characters below a node into those of its parent. */
+/* Builds the tree from texts in ascending order. So only the path to the last text can still change. `enter` adds a
+ * node for a byte. `leave` merges the characters below a node into those of its parent. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -111,7 +111,7 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Removes all nodes from the path except the first `n_stay`. Everything below the removed nodes is known by now, so
+    /* Removes all nodes from the path except the first `n_stay`. Everything below the removed nodes is known by now. So
      * each of them gets its `after` and its branch. grammar_mask.cpp allows or forbids a branch as a whole by the
      * characters that it contains. These characters are merged here, from the leaves up, once per model. */
     void leave(size_t n_stay)
@@ -144,7 +144,7 @@ class builder {
 
     /* For each node on the path of a text, records the text's characters from the node's byte on. If the node's byte is
      * in the middle of a character, the bytes from there on are not UTF-8, and is_text becomes false. ASCII characters
-     * are recorded by `enter`, so that ASCII texts are not scanned again for each of their bytes. */
+     * are recorded by `enter`. So ASCII texts are not scanned again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {

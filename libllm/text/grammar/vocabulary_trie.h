@@ -1,6 +1,6 @@
 /* vocabulary_trie.h: the texts of a model's tokens as a prefix tree with one node per byte, for grammar_mask.cpp. The
- * nodes are one array in depth-first order: a node's first child comes right after the node, and `after` is the index
- * of the first node after its subtree. Control tokens and tokens without a text are left out. A finished tree is
+ * nodes are one array in depth-first order. A node's first child comes right after the node. `after` is the index of
+ * the first node after its subtree. Control tokens and tokens without a text are left out. A finished tree is
  * immutable, so any thread can use it. */
 #ifndef LLM_VOCABULARY_TRIE_H
 #define LLM_VOCABULARY_TRIE_H
@@ -18,16 +18,16 @@ struct vocabulary_trie {
         uint8_t byte;
         uint16_t depth;        /* number of bytes from the root */
         uint32_t after;        /* index of the next node outside this node's subtree */
-        uint32_t tokens_begin; /* index in `tokens` of the first token that ends at this node; the node's tokens end
+        uint32_t tokens_begin; /* index in `tokens` of the first token that ends at this node. The node's tokens end
                                 * before the next node's tokens_begin */
-        uint32_t branch;       /* index in `branches`; 0 if the node has none, because a branch of fewer than 8 tokens
-                                * saves no time */
+        uint32_t branch;       /* index in `branches`, or 0. A branch of fewer than 8 tokens is not stored: it would
+                                * save no time */
     };
     /* A summary of the texts of all tokens below a node: their characters, from the node's own byte on. */
     struct branch {
         uint64_t ascii[2];     /* the ASCII characters, one bit each */
-        uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, including those that a cut-off
-                                * character can become; 0 if none */
+        uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. Includes those that a
+                                * cut-off character can become */
         uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on; a
                                 * cut-off character counts as one */
         uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
