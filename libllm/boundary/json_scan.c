@@ -1,7 +1,7 @@
-/* json_scan.c: see json_scan.h. Each value is checked and copied in one step. There is no recursion: nesting is tracked
- * with one bit for each open container (object or list), because a document of a million '[' must not need a million
- * stack frames. The copy has no blanks between values. A \u escape becomes the character itself if JSON allows that
- * character unescaped. Every byte written stands for at least one byte read, so the copy is never longer than the
+/* json_scan.c: see json_scan.h. Each value is checked and copied in one step. There is no recursion: a document of a
+ * million '[' must not need a million stack frames. Instead, one bit for each open container (object or list) keeps
+ * track of the nesting. The copy has no blanks between values. A \u escape becomes the character itself if JSON allows
+ * that character unescaped. Every byte written stands for at least one byte read, so the copy is never longer than the
  * original. Therefore no write needs a check against the end of `out`. */
 #include "boundary/json_scan.h"
 
@@ -32,7 +32,8 @@ static uint8_t peek(const scan *s)
     return s->at < s->end ? *s->at : 0;
 }
 
-/* Returns the verdict if the next byte is not allowed: LLM_JSON_END if the text has ended, else `otherwise`. */
+/* Returns the verdict if the next byte is not allowed. At the end of the text, that is LLM_JSON_END, else
+ * `otherwise`. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -109,10 +110,10 @@ static void write_character(scan *s, uint32_t c)
     *s->out++ = (uint8_t)(0x80 | (c & 0x3F));
 }
 
-/* Replaces \uXXXX by the character itself if JSON allows that character unescaped; 6 bytes become at most 3, and the 12
+/* Replaces \uXXXX by the character itself if JSON allows that character unescaped. 6 bytes become at most 3. The 12
  * bytes of a pair of surrogates become 4. A lone half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half
- * if it cuts a string inside a pair, and refusing the document would refuse a client's whole conversation for one
- * broken emoji. */
+ * if it cuts a string inside a pair. To refuse the document would refuse a client's whole conversation for one broken
+ * emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
@@ -218,8 +219,8 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
-/* Sets *is_float if the number is slow to decode: a float, or an integer of more than 18 digits, which may not fit 64
- * bits. */
+/* Sets *is_float if the number is slow to decode. This is a float, or an integer of more than 18 digits, which may not
+ * fit 64 bits. */
 static bool skip_number(scan *s, bool *is_float)
 {
     s->at += peek(s) == '-';
@@ -358,7 +359,7 @@ static int close_containers(scan *s, bool *more)
     return LLM_JSON_OK;
 }
 
-/* Copies one value. If the value is a container that is not empty, copies only its beginning and sets *opened; the
+/* Copies one value. If the value is a container that is not empty, copies only its beginning and sets *opened. The
  * caller then copies the first value in the container. */
 static int copy_value(scan *s, bool *opened)
 {

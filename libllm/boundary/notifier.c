@@ -1,8 +1,8 @@
 /* notifier.c: see notifier.h.
  *
- * Why no wake-up is lost. Both sides change `armed` only with read-modify-write operations that acquire and release, so
- * all these operations have one order. Consider a producer that has published data and then wakes (exchanges 0), and a
- * consumer that arms (exchanges 1) and then looks at the data once more:
+ * Why no wake-up is lost. Both sides change `armed` only with read-modify-write operations that acquire and release. So
+ * all these operations have one order. Consider a producer that has published data and then wakes (exchanges 0). The
+ * consumer arms (exchanges 1) and then looks at the data once more:
  *
  *   the wake comes first    the consumer's exchange reads the value of the producer's exchange, or of a later one, and
  *                           so synchronizes with the producer: the consumer's look sees the data.
@@ -13,8 +13,8 @@
  *                           (notifier_clear or notifier_arm) comes after this producer's exchange and synchronizes with
  *                           it, and the consumer looks at the data after that.
  *
- * Plain stores and loads are not enough: on each side, the store may become visible only after a later load, and then
- * each side would miss the other's store.
+ * Plain stores and loads are not enough. On each side, the store may become visible only after a later load. Then each
+ * side would miss the other's store.
  *  */
 #include "boundary/notifier.h"
 
@@ -28,7 +28,7 @@
 #include "llm.h"
 
 struct notifier {
-    _Atomic uint32_t armed; /* 1 if the consumer sleeps or is about to; set by the consumer, cleared by the wake */
+    _Atomic uint32_t armed; /* 1 if the consumer sleeps or is about to. Set by the consumer, cleared by the wake */
     int fd;                 /* immutable after notifier_open */
 };
 

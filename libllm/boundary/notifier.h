@@ -1,6 +1,6 @@
-/* notifier.h: wakes one sleeping consumer through an eventfd. A wake carries no data, and several wakes may become one,
- * so the consumer takes data until none is left. The consumer is armed while it sleeps or is about to sleep. Wakes
- * cannot be lost if both sides follow the order below; notifier.c says why.
+/* notifier.h: wakes one sleeping consumer through an eventfd. A wake carries no data, and several wakes may become one.
+ * So the consumer takes data until none is left. The consumer is armed while it sleeps or is about to sleep. No wake is
+ * lost if both sides follow the order below. notifier.c says why.
  *
  *   producer   publish data; notifier_wake          (writes the eventfd only if the consumer is armed)
  *   consumer   drain; notifier_arm; check the data once more; if empty: wait for the descriptor
@@ -21,8 +21,9 @@ int notifier_fd(const notifier *d);
 void notifier_wake(notifier *d);  /* any producer thread */
 void notifier_arm(notifier *d);   /* consumer */
 void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
-/* Called by the consumer: arms the notifier, sleeps until a wake or until timeout_ms have passed (-1 for no limit), and
- * clears the notifier. `ready` is called once after arming. If `ready` returns true, the consumer does not sleep. */
+/* Called by the consumer. Arms the notifier, and sleeps until a wake or until timeout_ms have passed. -1 means no
+ * limit. Then clears the notifier. `ready` is called once after arming. If `ready` returns true, the consumer does not
+ * sleep. */
 void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
 
 #endif

@@ -3,10 +3,11 @@
  * A record is an 8-byte header, which holds the payload's length, and the payload, padded to a multiple of 8 bytes. So
  * headers and payloads are always aligned, and a header always fits before the end of the buffer. A record that does
  * not fit before the end is stored at the beginning of the buffer. Then a header with the value SKIP is written where
- * the record would have begun, and sends the consumer to the beginning. Positions count bytes and never wrap, because
- * 2^64 bytes are never written; `position & mask` is the offset in the buffer. Example, a buffer of 128 bytes at
- * position 104: a payload of 30 bytes takes 8 + 32, but only 24 are left before the end. So SKIP is written at offset
- * 104 and the record at offset 0; the next position is 168.
+ * the record would have begun, and sends the consumer to the beginning. Positions count bytes and never wrap: 2^64
+ * bytes are never written. `position & mask` is the offset in the buffer.
+ *
+ * Example: a buffer of 128 bytes at position 104. A payload of 30 bytes takes 8 + 32 bytes, but only 24 are left before
+ * the end. So SKIP is written at offset 104 and the record at offset 0. The next position is 168.
  *
  * Memory ordering. There are two positions, each written by one thread only:
  *   published   stored with release by the producer in ring_commit, loaded with acquire by the consumer in ring_peek
@@ -14,15 +15,16 @@
  *   released    stored with release by the consumer in ring_release, loaded with acquire by the producer in
  *               ring_reserve: when the producer sees the free bytes, the consumer has finished reading them.
  * With relaxed stores, a processor such as Arm could make the position visible before the bytes. Then the consumer
- * would read half a record, or the producer would overwrite bytes that are still being read. x86 never reorders these
- * accesses, so that on x86 only ThreadSanitizer would notice the error. Acquire and release do not order a store before
- * a later load. The notifier needs such an order, so that no wake is lost, and ensures it by its own operations. A lock
- * would be simpler, but the decode thread must never wait for a reader.
+ * would read half a record, or the producer would overwrite bytes during a read. x86 never reorders these accesses. So
+ * on x86 only ThreadSanitizer would notice the error.
  *
- * Each thread keeps the last value that it loaded from the other thread's position, and loads the position again only
- * if the kept value shows too little room, or no record. Every load would take the cache line of the position away from
- * the processor that keeps writing it. An outdated value is safe because positions only grow: the value shows less
- * room, or fewer records, than there are.
+ * Acquire and release do not order a store before a later load. The notifier needs such an order to lose no wake, and
+ * ensures it by its own operations. A lock would be simpler, but the decode thread must never wait for a reader.
+ *
+ * Each thread keeps the last value that it loaded from the other thread's position. It loads the position again only if
+ * the kept value shows too little room, or no record. Every load would take the position's cache line away from the
+ * processor that keeps writing the position. An outdated value is safe because positions only grow. It shows less room,
+ * or fewer records, than there are.
  *  */
 #include "boundary/ring.h"
 
@@ -102,9 +104,9 @@ void ring_close(ring *r)
     }
 }
 
-/* Returns half the capacity, less a header. An empty ring has room for such a record at any position: if the record
- * does not fit before the end of the buffer, it fits at the beginning, because more than half of the buffer is before
- * the position. A larger record could be refused for ever, even by an empty ring. */
+/* Returns half the capacity, less a header. An empty ring has room for such a record at any position. If the record
+ * does not fit before the end of the buffer, more than half of the buffer is before the position. So the record fits at
+ * the beginning. A larger record could be refused for ever, even by an empty ring. */
 size_t ring_record_max(const ring *r)
 {
     return (size_t)(r->capacity / 2 - RECORD_HEADER_BYTES);

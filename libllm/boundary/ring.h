@@ -1,5 +1,5 @@
-/* ring.h: a byte ring for one producer thread and one consumer thread. Neither thread ever waits for the other: "full"
- * is a normal outcome that the producer must handle. Each record is contiguous, so that both threads can use the record
+/* ring.h: a byte ring for one producer thread and one consumer thread. Neither thread ever waits for the other. A full
+ * ring is a normal outcome that the producer must handle. Each record is contiguous, so both threads can use the record
  * in place. libllm has two rings, one for commands and one for events. All their memory ordering is in ring.c. */
 #ifndef LLM_RING_H
 #define LLM_RING_H
@@ -22,13 +22,14 @@ size_t ring_record_max(const ring *r);
 void *ring_reserve(ring *r, size_t n_bytes);
 void ring_commit(ring *r, size_t n_bytes);
 
-uint64_t ring_committed(const ring *r); /* producer: bytes committed so far; grows with every record */
+/* called by the producer. Bytes committed so far, which grow with every record */
+uint64_t ring_committed(const ring *r);
 
-/* Called by the consumer. ring_peek returns the oldest record, which stays valid until ring_release, or NULL if the
- * ring is empty. */
+/* Called by the consumer. ring_peek returns the oldest record, which stays valid until ring_release. It returns NULL if
+ * the ring is empty. */
 const void *ring_peek(ring *r, size_t *n_bytes);
 void ring_release(ring *r);
-/* called by either thread; if the producer gets false, the consumer may still empty the ring at any moment */
+/* called by either thread. If the producer gets false, the consumer may still empty the ring at any moment */
 bool ring_is_empty(const ring *r);
 
 #endif

@@ -29,7 +29,7 @@ struct session_table {
 /* ---- the lock that shows whether the owner of a segment lives ---- */
 
 /* The process that created a segment is its owner. It holds this lock, on its own open file, until it dies. A process
- * that gets the lock knows that the owner is dead. A pid would not show that: a pid means nothing in another pid
+ * that gets the lock knows that the owner is dead. A pid would not show that. It means nothing in another pid
  * namespace, and a later process may have the same pid. */
 static bool lock(int fd)
 {
@@ -43,7 +43,7 @@ bool session_table_is_abandoned(const llm_session_table *p)
 
 /* ---- segments of dead owners ---- */
 
-enum { ORPHAN_DAYS = 7 }; /* a segment whose daemon was killed stays this long, so that a new daemon can adopt it */
+enum { ORPHAN_DAYS = 7 }; /* days for which a dead daemon's segment waits for a new daemon to adopt it */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory of shm_open's names */
@@ -85,9 +85,9 @@ static bool is_outdated(const char *name)
     return is_old;
 }
 
-/* Removes an outdated segment whose owner is dead. The lock is tried last: a daemon that wants to adopt a recent
+/* Removes an outdated segment whose owner is dead. The lock is tried last. A daemon that wants to adopt a recent
  * segment must not find the segment locked by this function (session_table_is_abandoned). The lock is held while the
- * segment is removed, so that a process that has just created the segment notices the removal (make_locked). */
+ * segment is removed. Thus a process that has just created the segment notices the removal (make_locked). */
 static void remove_orphan(const char *name)
 {
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
@@ -101,8 +101,8 @@ static void remove_orphan(const char *name)
     close(fd);
 }
 
-/* Removes outdated segments of dead owners. Otherwise the segments of daemons that were killed and never started again
- * would take memory until the machine restarts. */
+/* Removes outdated segments of dead owners. A killed daemon may never start again. Its segment would take memory until
+ * the machine restarts. */
 static void sweep_orphans(const char *own_name)
 {
     DIR *directory = opendir(SHARED_MEMORY);
@@ -352,7 +352,7 @@ static void commit_store(session_table_entry *s, uint64_t word)
     atomic_store_explicit(&s->commit, word, memory_order_release);
 }
 
-/* Stores a member with release, so that no reader sees the new value before the commit word that announces the change
+/* Stores a member with release. Thus no reader sees the new value before the commit word that announces the change
  * (session_table_layout.h). */
 #define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
 
@@ -416,8 +416,8 @@ uint32_t session_table_n_tokens(const session_table *p, uint32_t entry)
     return commit_count(commit_own(entry_at(p, entry)));
 }
 
-/* Stores tokens with release, which pairs with the acquire in tokens_load. If a truncation came before, a reader that
- * loads one of these tokens therefore also sees the new generation that the truncation has stored. */
+/* Stores tokens with release, which pairs with the acquire in tokens_load. A truncation that came before has stored a
+ * new generation. A reader that loads one of these tokens therefore also sees this generation. */
 static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* session_table.h: writes the session table, which is shared memory with counters and with an entry for each open
+/* session_table.h: writes the session table. The table is shared memory with counters and with an entry for each open
  * branch. llm_session_table.h describes its layout, and how other threads and processes read it. The writer is owned by
  * the decode thread. All memory ordering of the writer is in session_table.c. */
 #ifndef LLM_SESSION_TABLE_WRITER_H
@@ -14,25 +14,25 @@
 typedef struct session_table session_table;
 
 /* Creates the table in a new shared-memory segment of this name, or in private memory if `name` is NULL. No segment of
- * the name may exist. The daemon uses random names, so that no other process can create a segment of the name first.
- * Also removes segments of this user that were not used for a week and whose daemon is dead. The memory is allocated at
- * once (posix_fallocate), so that a full tmpfs is an error here and not a SIGBUS later. */
+ * the name may exist. The daemon uses random names. Thus no other process can create a segment of the name first. Also
+ * removes this user's segments of dead daemons that were not used for a week. The memory is allocated at once with
+ * posix_fallocate. Thus a full tmpfs is an error here and not a SIGBUS later. */
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
 void session_table_close(session_table *p); /* unmaps and unlinks; NULL is allowed */
 
-/* Gives the segment its final name. Until then the name ends with SESSION_TABLE_OPENING: a daemon that dies while it
- * starts leaves an incomplete segment, and no later daemon must adopt that segment. Returns LLM_IO if a segment of the
+/* Gives the segment its final name. Until then the name ends with SESSION_TABLE_OPENING. A daemon that dies while it
+ * starts leaves an incomplete segment. No later daemon must adopt that segment. Returns LLM_IO if a segment of the
  * final name exists. */
 #define SESSION_TABLE_OPENING ".opening"
 int session_table_publish(session_table *p);
 
-/* Leaves the segment to a later daemon, as if the process were killed now: later writes do not reach the segment. Used
- * if a stop could not save all sessions, and by tests. */
+/* Leaves the segment to a later daemon, as if the process were killed now. Later writes do not reach the segment. Used
+ * by tests, and by a stop that could not save all sessions. */
 void session_table_leave(session_table *p);
 
-/* Whether the process that created the table's segment is dead, even if it ran in another pid namespace. If it is dead,
- * the reader `p` locks the segment until llm_session_table_close, so that no other reader sees the segment as
+/* Whether the process that created the table's segment is dead. Works also if it ran in another pid namespace. If it is
+ * dead, the reader `p` locks the segment until llm_session_table_close. Thus no other reader sees the segment as
  * abandoned. */
 bool session_table_is_abandoned(const llm_session_table *p);
 

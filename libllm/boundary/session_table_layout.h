@@ -1,5 +1,5 @@
 /* session_table_layout.h: the layout of the session table, for the writer (session_table.c) and the reader
- * (session_table_read.c); llm_session_table.h documents the protocol.
+ * (session_table_read.c). llm_session_table.h documents the protocol.
  *
  * Memory ordering uses no fences, so that ThreadSanitizer understands it. A reader loads the entry's commit word,
  * copies tokens or a record, and loads the commit word again. If the commit word shows a change, the reader discards
@@ -26,7 +26,7 @@ enum {
     SESSION_TABLE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
 };
 
-/* The header is written once. `magic` is written last, with release, and read with acquire: a segment without the magic
+/* The header is written once. `magic` is written last, with release, and read with acquire. A segment without the magic
  * is not complete yet. */
 typedef struct session_table_header {
     _Atomic uint64_t magic;
@@ -56,7 +56,7 @@ typedef struct session_table_entry {
     _Atomic uint64_t id;
 
     /* Two buffers for the name, NUL-padded. The commit word says which buffer is valid. A new name is first written
-     * into the other buffer, so that neither a reader nor a daemon that adopts the segment sees half a name. */
+     * into the other buffer. Thus neither a reader nor a daemon that adopts the segment sees half a name. */
     _Atomic uint64_t name[2][SESSION_TABLE_NAME_WORDS];
 
     /* the members of session_table_record, each stored by itself */
@@ -83,8 +83,8 @@ static inline size_t commit_name(uint64_t word)
     return (word & COMMIT_NAME) != 0;
 }
 
-/* Returns the commit word for an open entry that has n_tokens and keeps the name to which `word` points. With `next`,
- * the new word has the next generation, so that readers discard copies that they have begun before. */
+/* Returns the commit word for an open entry that has n_tokens. The entry keeps the name to which `word` points. With
+ * `next`, the new word has the next generation. Then readers discard copies that they have begun before. */
 static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 {
     const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;
@@ -92,9 +92,9 @@ static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 }
 
 /* A reader of a segment. The engine's own segment is mapped. The segment of another process is read piece by piece into
- * a buffer: if a mapped segment were shortened by its owner, the reader would die of SIGBUS. The sizes and offsets are
- * copied from the header when the header is checked, and never read again, so that a reader stays within bounds
- * whatever the other process writes later. */
+ * a buffer. If its owner shortened a mapped segment, the reader would die of SIGBUS. The sizes and offsets are copied
+ * from the header when the header is checked, and never read again. Thus a reader stays within bounds, whatever the
+ * other process writes later. */
 struct llm_session_table {
     const uint8_t *base; /* NULL if the segment is read through fd */
     int fd;              /* -1 if the segment is mapped */
@@ -106,8 +106,8 @@ struct llm_session_table {
 };
 
 /* Checks the header at `base` of a segment of `bytes` bytes, and fills *out except its members base and fd. Returns
- * LLM_OK. Returns LLM_NOT_FOUND if the magic is missing: then this is no session table, or an incomplete one. Returns
- * LLM_VERSION if the layout has another version or the sizes contradict each other. */
+ * LLM_OK. Returns LLM_NOT_FOUND if the magic is missing. Then the segment is no session table, or an incomplete one.
+ * Returns LLM_VERSION if the layout has another version or the sizes contradict each other. */
 int session_table_layout_read(const void *base, uint64_t bytes, llm_session_table *out);
 
 #endif

@@ -162,8 +162,8 @@ uint64_t llm_session_table_counter(const llm_session_table *table, int counter)
     return atomic_load_explicit(&counters[counter], memory_order_relaxed);
 }
 
-/* Loads a member with acquire, so that the reader's second load of the commit word cannot come before the loads of
- * members (session_table_layout.h). */
+/* Loads a member with acquire. Thus the reader's second load of the commit word cannot come before the loads of members
+ * (session_table_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
 static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_view *out)

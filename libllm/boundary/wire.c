@@ -1,7 +1,7 @@
-/* wire.c: the MessagePack reader and writer of wire.h. MessagePack has several encodings for one value (5 as one byte,
- * or as a number of eight bytes). The reader accepts all encodings, and the writer writes the shortest. Integers are
- * read as 64 bits and a sign, so that one function serves all widths and no value of the wire is truncated before its
- * range is checked. */
+/* wire.c: the MessagePack reader and writer of wire.h. MessagePack has several encodings for one value. For example, 5
+ * can be one byte or a number of eight bytes. The reader accepts all encodings, and the writer writes the shortest.
+ * Integers are read as 64 bits and a sign. Thus one function serves all widths, and no value of the wire is truncated
+ * before its range is checked. */
 #include "boundary/wire.h"
 
 #include <math.h>
@@ -119,7 +119,7 @@ static integer integer_signed(int64_t value)
 }
 
 /* Reads the rest of an integer whose first byte is `head`. Returns false if no integer begins with `head`. The caller
- * decides whether that is a failure: wire_read_float accepts integers and floats. */
+ * decides whether that is a failure. For example, wire_read_float accepts integers and floats. */
 static bool take_integer(wire_reader *r, uint8_t head, integer *out)
 {
     if (head < 0x80) {
@@ -198,7 +198,7 @@ double wire_read_float(wire_reader *r, double min, double max)
 
 /* Returns the number of elements of an array or entries of a map. If the high bits of the first byte are `fixed`, the
  * number is in its low bits. If the first byte is head16 or head32, the number is in the next 2 or 4 bytes. At least
- * n_bytes_min bytes must be left for each element, so that a message of 5 bytes cannot claim to have four billion
+ * n_bytes_min bytes must be left for each element. Thus a message of 5 bytes cannot claim to have four billion
  * elements. */
 static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
                            uint64_t n_bytes_min)

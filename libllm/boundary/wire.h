@@ -1,6 +1,7 @@
-/* wire.h: parses and writes MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), strictly and without
- * allocation. Also parses and writes the commands and events of llm_wire.h in MessagePack. MessagePack's extension
- * types are refused. Any thread may open a reader or writer, but no other thread may use the same one. */
+/* wire.h: parses and writes MessagePack, strictly and without allocation. Specification:
+ * https://github.com/msgpack/msgpack/blob/master/spec.md. Also parses and writes the commands and events of llm_wire.h
+ * in MessagePack. MessagePack's extension types are refused. Any thread may open a reader or writer, but no other
+ * thread may use the same one. */
 #ifndef LLM_WIRE_FORMAT_H
 #define LLM_WIRE_FORMAT_H
 
@@ -91,7 +92,7 @@ typedef struct wire_command {
     uint32_t n_answer_stops;
     const char *constraint;
     size_t n_constraint_bytes;
-    bool has_breakers; /* whether the command has sequence breakers for DRY; if not, the default ones apply */
+    bool has_breakers; /* the command has sequence breakers for DRY; else the default ones apply */
     wire_texts breakers;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
@@ -118,15 +119,15 @@ const wire_field *wire_field_of(wire_field_id id);
 int wire_field_find(const char *name, size_t n_bytes);     /* wire_field_id, or -1 */
 int wire_parameter_find(const char *name, size_t n_bytes); /* wire_parameter_id, or -1 */
 
-/* The name of the entry because of which a command was refused (llm_command_refused). */
+/* Names the entry for which a command was refused (llm_command_refused). */
 typedef struct wire_refusal {
     char field[2 * WIRE_NAME_BYTES_MAX];
 } wire_refusal;
 
-/* Parses a command. Checks the names, types and ranges of its entries, the alphabet of session names, and that no bytes
- * follow the command. Returns LLM_OK and fills `out`, or returns LLM_INVALID and fills `refused`. The engine, which
- * knows the vocabulary, checks token ids later. This function is called once for each command, before the command
- * enters the ring, so that the decode thread never sees a malformed command. */
+/* Parses a command. Checks the names, types and ranges of its entries, and the alphabet of session names. Also checks
+ * that no bytes follow the command. Returns LLM_OK and fills `out`, or returns LLM_INVALID and fills `refused`. The
+ * engine, which knows the vocabulary, checks token ids later. This function is called once for each command, before the
+ * command enters the ring. Thus the decode thread never sees a malformed command. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
 /* Return the i-th element of an unaligned little-endian array in a command. */

@@ -1,6 +1,6 @@
 /* wire_fields.c: the tables of llm_wire.h, and of sampling parameters, as data. The daemon's types are made from these
- * tables or compared with them, so that a new entry cannot be forgotten in C or in Python. The data is immutable, so
- * any thread may read it. */
+ * tables or compared with them. Thus a new entry cannot be forgotten in C or in Python. The data is immutable, so any
+ * thread may read it. */
 #include <string.h>
 
 #include "boundary/wire.h"

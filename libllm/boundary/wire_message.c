@@ -1,5 +1,5 @@
-/* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, which is parsed strictly:
- * if an entry is unknown, repeated, of the wrong type or out of range, the command is refused with the entry's name. If
+/* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, which is parsed strictly.
+ * If an entry is unknown, repeated, of the wrong type or out of range, the command is refused with the entry's name. If
  * such an entry were ignored, a request with a misspelled parameter would seem to work. An event is an array without
  * names: a member is identified by its position. That keeps the many events short, and is safe because both sides are
  * built from the same table. */
@@ -60,8 +60,8 @@ static uint64_t read_uint(wire_reader *r, const wire_field *f)
     return value;
 }
 
-/* Reads the name of a session or label. An empty name means scratch. It is refused if the command requires the name,
- * even if LLM_FIELD_TABLE has 0 as the least length. */
+/* Reads the name of a session or label. An empty name means scratch. If the command requires the name, an empty name is
+ * refused. This holds even if LLM_FIELD_TABLE has 0 as the least length. */
 static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, session_name *out)
 {
     out->bytes = wire_read_str(r, (size_t)f->most, &out->n_bytes);
@@ -71,9 +71,9 @@ static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, se
     }
 }
 
-/* Returns an array of tokens. The tokens stay in the message, so that a prompt of a hundred thousand tokens is not
- * copied. Each token has four bytes, little-endian like the processor. The message is not aligned, so single tokens are
- * read with wire_number. */
+/* Returns an array of tokens. The tokens stay in the message. Thus a prompt of a hundred thousand tokens is not copied.
+ * Each token has four bytes, little-endian like the processor. The message is not aligned, so single tokens are read
+ * with wire_number. */
 static wire_numbers read_tokens(wire_reader *r, const wire_field *f)
 {
     size_t n_bytes;
@@ -204,9 +204,9 @@ static bool are_counts_within(const wire_command *c)
     return true;
 }
 
-/* Returns an entry that is missing, or that contradicts other entries; WIRE_FIELDS if there is none. `seen` is the set
- * of entries that the command has. `after` must not be the request's own id, because the request would wait for itself
- * for ever. */
+/* Returns an entry that is missing, or that contradicts other entries. Returns WIRE_FIELDS if there is none. `seen` is
+ * the set of entries that the command has. `after` must not be the request's own id. Otherwise the request would wait
+ * for itself for ever. */
 static wire_field_id misfit(const wire_command *c, uint32_t seen)
 {
     for (int id = 0; id < WIRE_FIELDS; id++) {

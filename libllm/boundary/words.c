@@ -1,5 +1,4 @@
-/* words.c: finds the words and sentences that llm_words.h defines, and the texts of counters that llm_session_table.h
- * defines. */
+/* words.c: finds the words and sentences of llm_words.h, and the texts of counters of llm_session_table.h. */
 #include "llm.h"
 #include "llm_session_table.h"
 
