@@ -1,8 +1,8 @@
 /* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), and
- * renders the conversation. It tokenizes the rendered text, or only the part after an answer whose tokens the session
- * holds (chat_after.h). Then it finds boundaries. A boundary is a number of leading tokens that a later prompt is
- * likely to share, so that a checkpoint there is useful. If the template refuses the conversation, or the rendering
- * does not show the end of the answer whose tokens the session holds, the conversation is rendered again with repairs
+ * renders the conversation. It tokenizes the rendered text. If the session holds the tokens of an answer, only the part
+ * after this answer is tokenized (chat_after.h). Then it finds boundaries. A boundary is a number of leading tokens
+ * that a later prompt is likely to share. A checkpoint there is useful. The template may refuse the conversation. Or
+ * the rendered text may not show where the session's answer ends. The conversation is then rendered again with repairs
  * (converse_somehow). */
 #include "text/chat/chat.h"
 
@@ -107,8 +107,8 @@ template <typename F> bool is_accepted(const F &render)
 
 /* ---- boundaries -------------------------------------------------------------------------------------------------- */
 
-/* Returns how many messages are in the head of the prompt: the leading system messages, which many conversations
- * share. */
+/* Returns how many messages are in the head of the prompt. These are the leading system messages. Many conversations
+ * share them. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;
@@ -150,9 +150,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text, or -1 if these
+/* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text. Returns -1 if these
  * bytes end before all.tail or inside a token. Tokenizing these bytes alone could give other tokens, because a token of
- * the whole text can extend beyond them: "new" and "line" may be one token. */
+ * the whole text can extend beyond them. For example, "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -206,17 +206,17 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
-/* Positions in the prompt, as numbers of tokens: the end of the head, the end of the history, and the boundaries.
- * n_head and n_history are 0 if unknown. */
+/* Positions in the prompt, as numbers of tokens. n_head is the end of the head, and n_history the end of the history.
+ * Both are 0 if unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;
     std::vector<int32_t> boundaries;
 };
 
-/* Returns the number of tokens in the head of the prompt: those before the text of the user's first message. The head
- * cannot always be rendered alone, because some templates refuse a conversation without a question, or put the tools
- * after the system message. So a conversation is rendered in which the question is a sentinel, and the text before the
+/* Returns the number of tokens in the head of the prompt. The head ends at the text of the user's first message. The
+ * head cannot always be rendered alone. Some templates refuse a conversation without a question, or put the tools after
+ * the system message. So a conversation is rendered in which the question is a sentinel, and the text before the
  * sentinel is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
@@ -238,8 +238,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. A boundary is between two messages, and only where the messages before it, rendered alone, are
- * a prefix of the whole conversation, in text and in tokens. */
+/* Finds the boundaries. A boundary is between two messages. The messages before it are rendered alone, and must be a
+ * prefix of the whole conversation, in text and in tokens. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -279,7 +279,7 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &requ
 }
 
 /* Renders the conversation once. If the rendering continues after an answer (chat_after.h), this can fail in two ways.
- * Returns has_tools if the template writes the tools after the answer, although the model has already consumed them.
+ * Returns has_tools if the template writes the tools after the answer. The model has already consumed the tools.
  * Returns failed if the rendering does not show where the answer ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
@@ -320,9 +320,9 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* If the rendering continues after an answer (chat_after.h), selects the next way to pass this answer to the template:
- * with its tool calls, then as text, then `none`. With `none` the whole chat is rendered, which costs a longer prefill
- * but avoids a refusal. Returns false if `none` was already tried. */
+/* If the rendering continues after an answer (chat_after.h), selects the next way to pass this answer to the template.
+ * The order is: with its tool calls, as text, `none`. With `none` the whole chat is rendered, which costs a longer
+ * prefill but avoids a refusal. Returns false if `none` was already tried. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -348,8 +348,8 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
-/* Returns whether the same text follows the answer in both renderings: the one with the answer's tool calls, and the
- * one with the answer as text. The texts can differ, because tool results can refer to their calls. */
+/* Returns whether the same text follows the answer in two renderings. One rendering has the answer's tool calls, the
+ * other has the answer as text. The texts can differ, because tool results can refer to their calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
@@ -358,9 +358,9 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 }
 
 /* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
- * schemas. For example, Hermes 3's template uses the type as a dictionary key, which fails if it is a list of types.
- * This function renders the conversation only up to the first question, since the rest can fail for other reasons.
- * Returns GIVEN if the tools are not the reason for the failure. */
+ * schemas. For example, Hermes 3's template uses the type as a dictionary key. This fails if the type is a list of
+ * types. This function renders the conversation only up to the first question, since the rest can fail for other
+ * reasons. Returns GIVEN if the tools are not the reason for the failure. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
@@ -381,7 +381,8 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
 }
 
 /* Renders the conversation, and adds repairs (changes to the conversation) until the template accepts it. Each repair
- * loses information (an id, the position of the tools), so repairs are tried one by one, and only after a refusal. */
+ * loses information, for example an id or the position of the tools. So repairs are tried one by one, and only after a
+ * refusal. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;

@@ -1,6 +1,6 @@
 /* chat.h: the interface to chat templates. Renders messages to tokens. Only the template's own text can become control
- * tokens: a message that contains "<|im_end|>" must not end the user's turn. A `chat` never changes after chat_open, so
- * any thread can render with it. */
+ * tokens. For example, a message that contains "<|im_end|>" must not end the user's turn. A `chat` never changes after
+ * chat_open, so any thread can render with it. */
 #ifndef LLM_CHAT_H
 #define LLM_CHAT_H
 
@@ -16,7 +16,7 @@ extern "C" {
 typedef struct chat chat;
 
 /* Compiles the model's template (m->ops->chat_template). If the model has no template, or a template that does not
- * compile, chat_open also returns LLM_OK, because the model can still serve plain completions. chat_render then returns
+ * compile, chat_open also returns LLM_OK. The model can still serve plain completions. chat_render then returns
  * LLM_TEMPLATE with a message. */
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
 void chat_close(chat *c); /* NULL is allowed */

@@ -14,8 +14,8 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
                        t.blocked.begin() + static_cast<ptrdiff_t>(end), [](char b) { return b == 0; });
 }
 
-/* Returns the positions of sentinels 0 to n - 1, or nullopt unless each of them occurs exactly once. *last receives the
- * position after the last occurrence of sentinel n, or 0 if sentinel n does not occur. */
+/* Returns the positions of sentinels 0 to n - 1. Returns nullopt unless each of them occurs exactly once. *last
+ * receives the position after the last occurrence of sentinel n, or 0. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -54,8 +54,9 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
 }
 
 /* Returns whether the text between the sentinel in a tool call's arguments and the end of the turn only closes the
- * call. Only two parts of this text may come from the request: the end of the arguments as JSON ("}), and the call's
- * id, which is one word. Any other text of the request would belong to another message. */
+ * call. Only two parts of this text may come from the request. The first part is the end of the arguments as JSON, that
+ * is "}. The second part is the call's id, which is one word. Any other text of the request would belong to another
+ * message. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -79,9 +80,9 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel,
- * or after the control words that follow the sentinel if the model generated these, too (for example a word that closes
- * a block). */
+/* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel.
+ * If the model generated the control words that follow the sentinel, the answer ends after them. An example is a word
+ * that closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

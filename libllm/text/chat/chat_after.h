@@ -1,6 +1,6 @@
-/* chat_after.h: finds the part of a rendered chat that follows an answer whose tokens the session holds. Used only in
- * this folder. Pure. Templates render an old answer differently than the model wrote it. For example, templates drop
- * old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered from the
+/* chat_after.h: finds the part of a rendered chat that follows an answer of which the session holds the tokens. Used
+ * only in this folder. Pure. Templates render an old answer differently than the model wrote it. For example, templates
+ * drop old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered from the
  * beginning would therefore differ from the tokens of the session, often early, and the whole conversation would be
  * prefilled again. So the tokens that the session holds remain the history, and only the text after the last answer of
  * the session is taken from the rendering. For example, the session holds 157 tokens that end with a tool call. Only
@@ -8,11 +8,10 @@
  *
  * The answer is passed to the template with a sentinel: a text that occurs nowhere else. The sentinel replaces the
  * answer's text, or the arguments of its last tool call. Where the rendering contains the sentinel, the answer ends.
- * After a tool call, the text between the sentinel and the control token that ends the turn is skipped, because the
- * model itself generated this text before it stopped. The alternative would be to render everything and to put the
- * session's tokens in place of the answers. But this works only if the template renders the text around the answers as
- * it did before. If the end of the answer is in any doubt, everything is rendered, because a longer prefill is better
- * than a wrong history. */
+ * After a tool call, the text from the sentinel to the end of the turn is skipped. The model itself generated this text
+ * before it stopped. The alternative would be to render everything and to put the session's tokens in place of the
+ * answers. But this works only if the template renders the text around the answers as it did before. If the end of the
+ * answer is in any doubt, everything is rendered, because a longer prefill is better than a wrong history. */
 #ifndef LLM_CHAT_AFTER_H
 #define LLM_CHAT_AFTER_H
 
@@ -23,19 +22,20 @@
 
 #include "text/chat/chat_control.h"
 
-/* The answer after which the rendering continues: the member `after` of the request (llm_chat_render). */
+/* The answer after which the rendering continues. It is the member `after` of the request of llm_chat_render. */
 struct chat_after {
     size_t message;            /* index of the answer in the request's messages */
     std::string rest;          /* the end of the answer's text, as far as the session's tokens lack it */
     std::vector<int32_t> last; /* last tokens of the answer */
 };
 
-/* How the answer of chat_after is passed to the template: with its tool calls, or as a text if the template cannot
- * write the calls. `none` means that the rendering does not continue after an answer: the whole chat is rendered,
- * without a sentinel. */
+/* How the answer of chat_after is passed to the template.
+ * - `calls`: with its tool calls.
+ * - `text`: as a text, for templates that cannot write the calls.
+ * - `none`: not at all. The whole chat is rendered, without a sentinel. */
 enum class chat_answer { calls, text, none };
 
-/* The text to be tokenized: the rest of the answer, then the rendered text from `begin` on, without sentinels. */
+/* The text to be tokenized. It has the rest of the answer and the rendered text from `begin` on, without sentinels. */
 struct chat_tail {
     struct range {
         size_t begin, end;
@@ -53,16 +53,16 @@ struct chat_tail {
 
 /* Returns the part of the rendered text after the answer, or nullopt if the end of the answer is in doubt. Sentinel 0
  * is in the answer, and sentinels 1 to n_marks - 1 are in later messages. These later sentinels must all be after the
- * answer, because a message that the template has moved before the answer would be lost. Sentinel n_marks is in the
- * tools. If sentinel n_marks is after the answer, the template has moved the tools there, and *has_tools becomes
- * true. */
+ * answer. Otherwise the template has moved a message before the answer, and the message would be lost. Sentinel n_marks
+ * is in the tools. If sentinel n_marks is after the answer, the template has moved the tools there, and *has_tools
+ * becomes true. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);
 
-/* Returns whether the tokens before the tail's first control token (or all tokens if it has none) spell exactly the
- * tail's text. Some tokenizers add a blank to the beginning of a text, so that the tail would differ from the same text
- * in the middle of a prompt. */
+/* Returns whether the tokens before the tail's first control token spell exactly the tail's text. If the tail has no
+ * control token, all its tokens are compared. Some tokenizers add a blank to the beginning of a text. Then the tail
+ * would differ from the same text in the middle of a prompt. */
 bool chat_tail_keeps_spelling(const model *m, const chat_tail &tail, const chat_tokens &tokens);
 
 #endif

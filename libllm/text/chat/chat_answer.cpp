@@ -11,8 +11,9 @@
 
 namespace {
 
-/* Even if the form of answers (chat_form.h) cannot be derived from the template, the template can render the
- * conversation, and the answer is plain text. But a request that needs the form, for example for tools, is refused. */
+/* The form of answers (chat_form.h) cannot be derived from every template. Without the form, the template can still
+ * render the conversation, and the answer is plain text. But a request that needs the form, for example for tools, is
+ * refused. */
 chat_form new_form(const model *m, const chat_program &program, const chat_wish &wish)
 {
     try {

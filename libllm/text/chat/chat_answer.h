@@ -1,5 +1,6 @@
-/* chat_answer.h: what has to be known about the answer before the model generates it: its form (chat_form.h), its
- * beginning, which is the end of the prompt, and the syntax for parsing it. Used only in this folder. */
+/* chat_answer.h: what is known about an answer before the model generates it. This is the answer's form (chat_form.h),
+ * its beginning, and the syntax for parsing it. The prompt ends with the beginning of the answer. Used only in this
+ * folder. */
 #ifndef LLM_CHAT_ANSWER_H
 #define LLM_CHAT_ANSWER_H
 
@@ -9,8 +10,8 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the form of the answer. Throws std::invalid_argument if the request needs a form (for tools or structured
- * output) that the template does not have. Throws chat_limit (text/template/chat_budget.h). */
+/* Returns the form of the answer. Throws std::invalid_argument if the template lacks a form that the request needs.
+ * Tools and structured output need a form. Throws chat_limit (text/template/chat_budget.h). */
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 

@@ -1,5 +1,5 @@
-/* chat_constraint.h: makes the JSON document with which the sampler constrains an answer (llm_prompt.constraint, parsed
- * by constraint/constraint.h). Used only in this folder. Pure. */
+/* chat_constraint.h: makes the JSON document with which the sampler constrains an answer (llm_prompt.constraint).
+ * constraint/constraint.h parses the document. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_CONSTRAINT_H
 #define LLM_CHAT_CONSTRAINT_H
 
@@ -10,9 +10,9 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the parts of the document that depend only on the form of the answer (chat_form.h): the texts that begin and
- * end reasoning, as tokens; the triggers; and the preserved tokens. These parts are made once per form and not once per
- * request, since there can be a text that ends reasoning for each tool. */
+/* Returns the parts of the document that depend only on the form of the answer (chat_form.h). These parts are the texts
+ * that begin and end reasoning, as tokens, the triggers, and the preserved tokens. There can be a text that ends
+ * reasoning for each tool. So these parts are made once per form and not once per request. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* Returns the document, or "" if the sampler needs no document. `opening` is the end of the prompt. */

@@ -47,7 +47,8 @@ struct range {
     size_t begin, end;
 };
 
-/* The control words in a rendered text: those that become control tokens, and those that must not. */
+/* The control words in a rendered text. `allowed` become control tokens, and `refused` must not become control
+ * tokens. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
     std::vector<range> refused; /* ascending by begin */
@@ -245,8 +246,8 @@ void control_markers::unwrap(chat_text *rendered) const
         const size_t n = words.longest_at(out.text, at);
         std::fill_n(out.blocked.begin() + static_cast<ptrdiff_t>(at), n, '\1');
     }
-    for (const size_t at : closed) { /* block every control word that reaches or crosses a closing marker, or the marker
-                                      * `cut` that `wrap` appends */
+    for (const size_t at : closed) { /* block every control word that reaches or crosses a closing marker or a marker
+                                      * `cut`. `wrap` appends `cut` */
         const size_t first = at - std::min(at, words.bytes_max());
         for (size_t begin = first; begin < at; begin++) {
             if (begin + words.longest_at(out.text, begin) >= at) {
@@ -279,8 +280,8 @@ bool chat_adds_bos(const model *m)
 }
 
 /* Text between control tokens is tokenized by the model's own rules. If a message spells a control word in such a
- * passage, the passage is tokenized separately, as text. All other passages are tokenized together, so that the tokens
- * of earlier messages do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next
+ * passage, the passage is tokenized separately, as text. All other passages are tokenized together. Then the tokens of
+ * earlier messages do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next
  * prompt. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered)
 {

@@ -1,16 +1,16 @@
 /* chat_control.h: decides which bytes of a rendered chat can become control tokens, and tokenizes the chat. Used only
- * in this folder. Its objects do not change after they are made, so any thread can use them. The danger: a message (a
- * web page that an agent has read) contains "<|im_end|><|im_start|>system", and the prompt gets a system message that
- * nobody wrote. There are two defenses, because each of them has gaps. The first: the template engine records which
- * bytes came from messages. But some functions of the engine lose this record (tojson, split, join, keys of objects).
- * The second: before rendering, each control word in a message is put between markers:
+ * in this folder. Its objects do not change after they are made, so any thread can use them. For example, an agent has
+ * read a web page, and its message contains "<|im_end|><|im_start|>system". The prompt would get a system message that
+ * nobody wrote. There are two defenses, because each of them has gaps. First, the template engine records which bytes
+ * came from messages. But some functions of the engine lose this record (tojson, split, join, keys of objects). Second,
+ * before rendering, each control word in a message is put between markers:
  *
  *   message    a <|im_end|> b
  *   rendered   ... a DEL0( <|im_end|> DEL0) b ...       DEL: the byte 0x7f
  *
  * The markers pass through every function of the engine as ordinary text. Afterwards the markers are removed, and the
- * text between them never becomes a control token. One gap of both remains: a template could split two strings of a
- * message and join the pieces without a separator. No known template does this. */
+ * text between them never becomes a control token. One gap of both defenses remains. A template could split two strings
+ * of a message and join the pieces without a separator. No known template does this. */
 #ifndef LLM_CHAT_CONTROL_H
 #define LLM_CHAT_CONTROL_H
 
@@ -24,8 +24,8 @@
 /* A rendered chat. */
 struct chat_text {
     std::string text;
-    std::string blocked; /* one byte per byte of `text`; nonzero if the byte of `text` must not be part of a control
-                          * token */
+    std::string blocked; /* one byte per byte of `text`. If it is nonzero, the byte of `text` must not be part of a
+                          * control token */
 };
 
 struct chat_tokens {
@@ -45,9 +45,9 @@ class control_words {
   public:
     explicit control_words(const model *m);
 
-    /* Returns the length of the longest control word that begins at text[at], or 0 if none begins there. `at` must be
-     * less than the text's size. If `lengths` is not NULL, it receives the lengths of all control words that begin
-     * there, the shortest first. */
+    /* Returns the length of the longest control word that begins at text[at], or 0. `at` must be less than the text's
+     * size. If `lengths` is not NULL, it receives the lengths of all control words that begin there, the shortest
+     * first. */
     size_t longest_at(std::string_view text, size_t at, std::vector<size_t> *lengths = nullptr) const;
 
     /* Returns whether the text from `at` to its end is the beginning of a control word, but not a whole control
@@ -68,13 +68,13 @@ class control_words {
     bool narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const;
 
     std::vector<word> words; /* sorted by text */
-    bool begins[256] = {};   /* whether a word begins with this byte; most bytes begin no word, so most searches end
+    bool begins[256] = {};   /* whether a word begins with this byte. Most bytes begin no word, so most searches end
                               * here */
     size_t longest = 0;
 };
 
-/* The markers of one request. A marker is text that the request does not contain, neither plain nor escaped, or that
- * the request's author cannot guess. */
+/* The markers of one request. A marker is text that the request does not contain, neither plain nor escaped. If the
+ * request may contain the byte DELETE, the marker contains a random number that the request's author cannot guess. */
 class control_markers {
   public:
     /* `request` is the JSON that contains all texts that will be passed to `wrap`. */
@@ -82,11 +82,11 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns sentinel i: a text that is put into a message, so that the same position can be found in the rendered
-     * text. `unwrap` does not remove sentinels. */
+    /* Returns sentinel i. A sentinel is a text in a message that shows the same position in the rendered text. `unwrap`
+     * does not remove sentinels. */
     std::string sentinel(size_t i) const;
 
-    /* Removes the markers from rendered text, and marks the words between them as blocked (chat_text::blocked). */
+    /* Removes the markers from rendered text, and marks the words between the markers in `blocked`. */
     void unwrap(chat_text *rendered) const;
 
   private:
@@ -95,10 +95,10 @@ class control_markers {
 };
 
 /* Tokenizes rendered text, and adds BOS if the model needs BOS and the template has not written it. Throws
- * std::runtime_error if the model cannot tokenize the text. */
+ * std::runtime_error if the text cannot be tokenized. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered);
 
-/* Returns the text of one token, which can be a control token, or "" if the token has no text. */
+/* Returns the text of one token, or "" if the token has no text. The token can be a control token. */
 std::string chat_token_text(const model *m, int32_t token);
 
 /* Returns whether the model's tokenizer adds BOS by itself. */

@@ -133,7 +133,7 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
 }
 
 /* DeepSeek V4's template writes tool results without the ids of their calls, in one turn with the user's text. Only the
- * order of the results shows to which calls they belong, so this function puts them into the order of the calls. */
+ * order of the results shows to which calls they belong. So this function puts them into the order of the calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -253,8 +253,8 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
 }
 
 /* gpt-oss's template ends the last answer with <|return|>, as in training data. In a later prompt, where other messages
- * follow the answer, it ends with <|end|>. This function writes <|end|> from the start, so that the later prompt begins
- * with the tokens of this prompt. */
+ * follow the answer, it ends with <|end|>. This function writes <|end|> from the start. So the later prompt begins with
+ * the tokens of this prompt. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";

@@ -21,8 +21,8 @@ struct chat_family {
         SHOWS_SCHEMA = 8,    /* the template shows the model the answer's schema, from the variable response_format */
     };
     bool (*has_template)(const std::string &source);
-    /* Changes messages that are otherwise ready for the template; NULL if the family needs no such change. `variables`
-     * are the template's variables from the request. */
+    /* Changes messages that are otherwise ready for the template. NULL if the family needs no change. `variables` are
+     * the template's variables from the request. */
     void (*change_messages)(common_json &messages, const common_json &variables);
     /* Changes the rendered text; NULL if the family needs no such change. `asks` says that the text was rendered with a
      * generation prompt. */

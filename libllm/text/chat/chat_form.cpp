@@ -57,7 +57,8 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form of answers (chat_form.h) does not depend on the conversation, so it is derived from a short conversation. */
+/* The form of answers (chat_form.h) is derived from a short conversation. It does not depend on the real
+ * conversation. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -172,7 +173,7 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
 }
 
 /* Returns the texts that begin a tool call in the middle of reasoning, one per tool. No texts are needed if llama.cpp
- * already ends reasoning at the delimiter that begins every tool call. */
+ * already ends reasoning at the opening of every tool call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
 {
@@ -220,9 +221,9 @@ std::string without_thinking(const std::string &opening, const std::string &thin
     return opening.substr(0, at);
 }
 
-/* If a tool call is required, llama.cpp's grammars still allow unlimited text before it, and some text after it, so the
- * model might never call a tool. This function makes the rules of this text match only blanks. It finds them by their
- * names, which contain the numbers of llama.cpp's parsers. */
+/* If a tool call is required, llama.cpp's grammars still allow unlimited text before the call, and some text after it.
+ * The model might then never call a tool. This function makes the rules of this text match only blanks. It finds the
+ * rules by their names, which contain the numbers of llama.cpp's parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -266,11 +267,12 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without tool calls: reasoning, then text that matches the client's grammar. */
+/* Returns the grammar of an answer without tool calls. It has reasoning, then text that matches the client's
+ * grammar. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
-    /* in an answer that can have tool calls, llama.cpp parses delimiters around the text only if the calls are JSON */
+    /* if an answer can have tool calls, llama.cpp parses delimiters around the text only for JSON calls */
     const bool is_read =
         analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
     const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
@@ -287,7 +289,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Like plain_grammar, but if llama.cpp's special parser of the family has such a grammar, returns that grammar. */
+/* Like plain_grammar. But a grammar of llama.cpp's special parser of the family has precedence. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -331,8 +333,8 @@ void count_markers_once(autoparser::autoparser *analysis)
     }
 }
 
-/* If a template begins every message with a delimiter of its role, the prompt ends with the delimiter of the answer.
- * llama.cpp's analysis also counts this delimiter as a part of the answer. This function undoes that. */
+/* Some templates begin every message with a delimiter of its role. The prompt then ends with the delimiter of the
+ * answer. llama.cpp's analysis counts this delimiter a second time, in the answer. This function undoes that. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {
@@ -474,8 +476,8 @@ bool is_too_large(const std::string &grammar)
 }
 
 /* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas its grammar enforces.
- * Each `detail` is for families that write all arguments as one object, or for those that write them one by one.
- * Returns nullopt for a family of the other kind, and also if `detail` is EACH and the grammar is too large. */
+ * Each `detail` is for one kind of families. One kind writes all arguments as one object, the other one by one. Returns
+ * nullopt for a family of the other kind, and also if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {

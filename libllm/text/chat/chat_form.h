@@ -1,8 +1,8 @@
-/* chat_form.h: the form of an answer: how a model with this chat template writes reasoning, text and tool calls.
- * llama.cpp derives it from the template. A form contains the parser of answers, the grammar that enforces their
- * syntax, and the triggers: texts from which on the grammar applies. The form depends on the template and on some
- * members of the request (chat_wish), but not on the messages, so it is kept for the next turn (chat_forms). Used only
- * in this folder. */
+/* chat_form.h: the form of an answer. The form says how a model with this chat template writes reasoning, text and tool
+ * calls. llama.cpp derives the form from the template. A form contains the parser of answers, the grammar that enforces
+ * their syntax, and the triggers. A trigger is a text from which on the grammar applies. The form depends on the
+ * template and on chat_wish, which has some members of the request. The form does not depend on the messages, so
+ * chat_forms keeps it for the next turn. Used only in this folder. */
 #ifndef LLM_CHAT_FORM_H
 #define LLM_CHAT_FORM_H
 
@@ -28,10 +28,10 @@ struct chat_argument {
 struct chat_wish {
     common_json tools; /* array of tools as in OpenAI's API, or null */
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
-    std::vector<std::string> names;       /* the tools that the answer may call; empty: all tools */
-    int parallel = -1;                    /* 1 or 0: whether an answer may have several tool calls; -1: the template
+    std::vector<std::string> names;       /* the tools that the answer may call. Empty means all tools */
+    int parallel = -1;                    /* whether an answer may have several tool calls (1 or 0). If -1, the template
                                            * decides */
-    std::string grammar;                  /* GBNF grammar of an answer without tool calls; "": any text */
+    std::string grammar;                  /* GBNF grammar of an answer without tool calls. "" allows any text */
     std::vector<chat_argument> arguments; /* arguments for which the client has given a grammar */
     bool is_reasoning_apart = true;
     bool continues_reasoning = false; /* the answer continues the last message, which has reasoning */
@@ -57,13 +57,14 @@ struct chat_wish {
     std::string key() const;
 };
 
-/* Placeholders in chat_form::opening for the content and the reasoning of the message that the answer continues. */
+/* Placeholders in chat_form::opening. They stand for the content and the reasoning of the message that the answer
+ * continues. */
 extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
 
 struct chat_form {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
     std::string parser; /* "" if answers are plain text */
-    /* the text that begins the answer, which the template writes at the end of the prompt; if the answer continues a
+    /* the text that begins the answer. The template writes it at the end of the prompt. If the answer continues a
      * message, CHAT_FORM_CONTENT and CHAT_FORM_REASONING stand for the message's text */
     std::string opening;
     std::string reopening; /* `opening` without the text that opens reasoning */
@@ -73,7 +74,7 @@ struct chat_form {
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;
     std::string thinking_start;
-    /* texts that end reasoning; some of them begin a tool call; empty if answers have no reasoning */
+    /* texts that end reasoning. Some of them begin a tool call. Empty if answers have no reasoning */
     std::vector<std::string> thinking_ends;
     std::string thinking_forced; /* text that is forced when the limit of reasoning tokens is reached */
     common_json marks;           /* result of chat_constraint_marks */
@@ -95,8 +96,8 @@ struct chat_analysis {
 /* Analyzes the template. Throws std::bad_alloc. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
-/* Makes the form of the answer to a request. Throws std::invalid_argument if llama.cpp has no form for this request.
- * Also throws llama.cpp's exceptions. The thread must have a chat_budget (text/template/chat_budget.h). */
+/* Makes the form of the answer to a request. Throws std::invalid_argument if llama.cpp has no form for it. Also throws
+ * llama.cpp's exceptions. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
@@ -105,7 +106,7 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
 /* A cache of recently used chat_form objects. Making a form takes long, and agents send the same tools in every turn.
- * The key (chat_wish::key) contains everything from which a form is made, except the template. Any thread. */
+ * The key (chat_wish::key) contains everything that decides the form, except the template. Any thread. */
 class chat_forms {
   public:
     std::shared_ptr<const chat_form> find(const std::string &key);

@@ -55,9 +55,9 @@ bool is_plain_id(const std::string &id)
            std::all_of(id.begin(), id.end(), [](unsigned char c) { return isalnum(c) != 0 && c < 0x80; });
 }
 
-/* Makes the new id of a tool call from a hash of its id. With a counter instead, a call would get another id if an
- * earlier message were removed, and everything after the call would have to be prefilled again. Nine characters out of
- * 62 hold 53 of the hash's 64 bits. */
+/* Makes the new id of a tool call from a hash of its id. A counter instead would give a call another id if an earlier
+ * message were removed. Then everything after the call would have to be prefilled again. Nine characters out of 62 hold
+ * 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -114,9 +114,9 @@ common_json text_message(const char *role, const std::string &content)
     return out;
 }
 
-/* Returns the index of the tool call to which a result belongs: the call with the result's id, otherwise the first call
- * without a result, otherwise the last call. The ids can be missing, because a client or a template may have left them
- * out. */
+/* Returns the index of the tool call to which a result belongs. This is the call with the result's id. If no call has
+ * this id, it is the first call without a result, or else the last call. The ids can be missing, because a client or a
+ * template may have left them out. */
 size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
 {
     const std::string id = result.value("tool_call_id", "");
@@ -158,7 +158,7 @@ bool has_parallel_calls(const common_json &messages)
     return false;
 }
 
-/* The first tool call of a message keeps the text and the reasoning of the message; later calls become messages without
+/* The first tool call of a message keeps the text and the reasoning of the message. Later calls become messages without
  * text. Each result that follows the message is put after its call, whatever the order of the results was. */
 common_json with_calls_in_turns(const common_json &messages)
 {
@@ -227,8 +227,8 @@ common_json tools_for_template(const common_json &given, const common_json &tool
     return out.size() == tools.size() ? tools : out.empty() ? common_json() : out;
 }
 
-/* The described syntax of a tool call is also the syntax in which with_written_calls writes earlier calls, so that the
- * model sees its earlier calls as it should write new calls. */
+/* with_written_calls writes earlier calls in the same syntax as the one described here. So the model sees its earlier
+ * calls in the syntax in which it should write new calls. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages)
 {
     std::string text;

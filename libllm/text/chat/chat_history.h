@@ -1,7 +1,7 @@
 /* chat_history.h: rewrites tool calls and their results in a conversation. Some templates cannot write tool calls,
- * refuse the ids of the calls, or refuse several calls in one message. Without these changes, a conversation that began
- * with another model would be refused in every turn, because each turn sends the same history again. Messages are as in
- * OpenAI's API, without markers. Used only in this folder. Pure. */
+ * refuse the ids of the calls, or refuse several calls in one message. Each turn sends the same history again. Without
+ * these changes, every turn would be refused if the conversation began with another model. Messages are as in OpenAI's
+ * API, without markers. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_HISTORY_H
 #define LLM_CHAT_HISTORY_H
 
@@ -12,27 +12,27 @@
 
 bool has_ids(const common_json &messages); /* returns whether the id of some tool call is not nine letters and digits */
 
-/* Replaces the id of each tool call by nine letters and digits. Equal ids stay equal, so that each result still refers
- * to its call, and the next turn renders the same text. */
+/* Replaces the id of each tool call by nine letters and digits. Equal ids stay equal. So each result still refers to
+ * its call, and the next turn renders the same text. */
 void rename_ids(common_json &messages);
 
 bool has_parallel_calls(const common_json &messages); /* returns whether some message has several tool calls */
 
-/* Moves each tool call to a message of its own, followed by its results, for templates that refuse several calls in one
- * message (Llama 3.x). */
+/* Moves each tool call to a message of its own, followed by its results. Some templates refuse several calls in one
+ * message, for example Llama 3.x. */
 common_json with_calls_in_turns(const common_json &messages);
 
 /* Turns tool calls into text of the assistant, and their results into text of the user, for templates that cannot write
  * tool calls. */
 common_json with_written_calls(const common_json &messages);
 
-/* Returns the tools that are passed to the template: `tools` without the deferred tools (is_deferred in `given`),
- * because a message of the conversation describes those. Returns null if no tools remain. Both lists have the same
- * tools in the same order: `given` as in the request, `tools` as the template accepts them. */
+/* Returns the tools that are passed to the template. These are `tools` without the deferred tools (is_deferred in
+ * `given`). A message of the conversation describes the deferred tools. Returns null if no tools remain. Both lists
+ * have the same tools in the same order: `given` as in the request, `tools` as the template accepts them. */
 common_json tools_for_template(const common_json &given, const common_json &tools);
 
-/* Adds texts for the model to the first system message, for templates that do not write them: the list of tools if
- * `lists_tools`, and the syntax of a tool call if `shows_form`. */
+/* Adds texts for the model to the first system message, for templates that do not write these texts. `lists_tools` adds
+ * the list of tools. `shows_form` adds the syntax of a tool call. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
 
 bool chat_has_calls(const common_json &message);

@@ -41,9 +41,9 @@ bool read_arguments(const std::string &text, common_json *out)
 }
 
 /* Parses the arguments of tool calls into objects, for templates that need objects. Returns the first arguments that
- * are not an object, or "". With `encloses`, such arguments become a member of an object. Otherwise a template that
- * needs objects would refuse this turn and every later turn, because a tool call with malformed arguments stays in the
- * history. */
+ * are not an object, or "". With `encloses`, such arguments become a member of an object. A tool call with malformed
+ * arguments stays in the history. So without `encloses`, a template that needs objects would refuse this turn and every
+ * later turn. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;

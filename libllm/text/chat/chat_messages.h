@@ -6,11 +6,14 @@
 
 #include <string>
 
-/* Changes messages as in OpenAI's API so that this template accepts them: content as a string or as a list of typed
- * parts, arguments of tool calls as objects or strings, with or without a system role, and with the changes that the
- * model's family needs (chat_family.h). Arguments that are not a JSON object stay a string, or become a member of an
- * object if `encloses_arguments`. *unread_arguments receives the first arguments that are not a JSON object, or "".
- * Throws llama.cpp's exceptions about malformed messages. */
+/* Changes messages as in OpenAI's API so that this template accepts them. Templates differ in these points:
+ * - Content can be a string or a list of typed parts.
+ * - Arguments of tool calls can be objects or strings.
+ * - Some templates have no system role.
+ * - Some families of models need further changes (chat_family.h).
+ * Arguments that are not a JSON object stay a string. With `encloses_arguments`, they become a member of an object.
+ * *unread_arguments receives the first arguments that are not a JSON object, or "". Throws llama.cpp's exceptions about
+ * malformed messages. */
 common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl,
                               const common_json &variables, bool encloses_arguments, std::string *unread_arguments);
 

@@ -6,8 +6,8 @@
 namespace {
 
 constexpr long FIRST_PREFIX = 713091731, PREFIXES_MAX = 16;
-constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* a prefix followed by an index has 15 digits, so that a
-                                                             * double also represents it exactly */
+constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* a prefix and an index together have 15 digits. A double
+                                                             * also represents such a number exactly */
 
 /* Returns whether templates print a number without changing its value. llama.cpp's template engine stores integers as
  * signed 64-bit numbers. It prints other numbers with six significant digits or with six decimal places. */

@@ -1,7 +1,7 @@
-/* chat_numbers.h: numbers that templates would round. llama.cpp's template engine prints only six digits of a number: a
- * model that had called f(lat=40.712776, at=1700000000.123) saw f(lat=40.7128, at=1.7e+09) in the next prompt. The
- * template therefore gets an integer instead of such a number, and in the rendered text the integer is replaced by the
- * number. Used only in this folder. One object per request. */
+/* chat_numbers.h: replaces numbers because templates would round them. llama.cpp's template engine prints only six
+ * digits of a number. For example, a model had called f(lat=40.712776, at=1700000000.123). The next prompt showed it
+ * f(lat=40.7128, at=1.7e+09). The template therefore gets an integer instead of such a number, and in the rendered text
+ * the integer is replaced by the number. Used only in this folder. One object per request. */
 #ifndef LLM_CHAT_NUMBERS_H
 #define LLM_CHAT_NUMBERS_H
 
@@ -27,8 +27,8 @@ class chat_numbers {
     void put(chat_text *rendered) const;
 
   private:
-    std::string prefix;             /* the leading digits of all replacement integers, a sequence that occurs nowhere in
-                                     * the request; "" if no number is replaced */
+    std::string prefix;             /* the leading digits of all replacement integers. They occur nowhere in the
+                                     * request. "" if no number is replaced */
     std::vector<std::string> texts; /* texts of the replaced numbers */
 };
 

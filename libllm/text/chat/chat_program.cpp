@@ -85,8 +85,8 @@ std::unique_ptr<const chat_program> chat_program_open(const std::string &source,
     return out;
 }
 
-/* llama.cpp's strftime_now calls std::localtime, whose result all threads share, so two threads must not render a
- * template with strftime_now at the same time. Other templates are rendered without the lock. */
+/* llama.cpp's strftime_now calls std::localtime. All threads share the result of std::localtime. So two threads must
+ * not render a template with strftime_now at the same time. Other templates are rendered without the lock. */
 std::unique_lock<std::mutex> chat_program::hold_clock() const
 {
     std::unique_lock<std::mutex> hold(clock, std::defer_lock);

@@ -16,8 +16,7 @@ namespace {
 constexpr size_t VARIABLES_MAX = 64; /* limit on the template variables of a request, because each scope of a template
                                       * copies all of them */
 
-/* Names that a request must not give to its template variables, because other members or the model set these
- * variables. */
+/* Names that a request must not give to its template variables. Other members or the model set these variables. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {"messages",
                                "tools",
@@ -128,8 +127,8 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Parses the member `after`. If `after` names the message that the new answer continues, `after` is ignored: the tokens
- * of an unfinished message are not those of a complete answer. */
+/* Parses the member `after`. `after` is ignored if it names the message that the new answer continues. The tokens of an
+ * unfinished message are not those of a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -154,9 +153,9 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is passed to the template: with the sentinel `mark` at its end, and with the names and ids
- * of its tool calls, to which later messages refer. All other parts of the answer are left out: the session has their
- * tokens, so they are never rendered again. */
+/* Returns the answer as it is passed to the template. The sentinel `mark` is at its end. The names and ids of the
+ * answer's tool calls are kept, because later messages refer to them. All other parts of the answer are left out. The
+ * session has their tokens, so they are never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -176,8 +175,8 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Puts the sentinel `mark` before the blanks at the end of a text, because some templates, and TRIMS (chat_family.h),
- * remove these blanks. */
+/* Puts the sentinel `mark` before the blanks at the end of a text. Some templates remove these blanks, and so does
+ * TRIMS (chat_family.h). */
 std::string with_mark(const std::string &text, const std::string &mark)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -445,7 +444,8 @@ common_json shown_tools(const common_json &tools, chat_request &request, const c
     return wrapped(out, markers, &request.numbers);
 }
 
-/* Returns the variables of the template: the client's variables, and the answer's schema for families that show it. */
+/* Returns the variables of the template. These are the client's variables. Some families also get the schema of the
+ * answer. */
 common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
 {
     common_json out = wish.kwargs, schema;

@@ -24,14 +24,13 @@ struct chat_invalid : std::runtime_error {
 struct chat_request {
     const chat_program *program;     /* the template that renders the request */
     common_json messages;            /* array; control words in strings are wrapped in markers */
-    common_json front;               /* the system messages and a user message whose text is sentinel 0, which are
-                                      * rendered to find the head of the prompt; null if the head is not searched for in
-                                      * this way */
+    common_json front;               /* messages that are rendered to find the head of the prompt. They are the system
+                                      * messages and a user message with sentinel 0 as its text. null if the head is not
+                                      * searched for in this way */
     common_json tools;               /* array, or null */
     common_json kwargs;              /* object: variables for the template */
     std::optional<chat_after> after; /* the answer after which the rendering continues (chat_after.h) */
-    chat_answer form = chat_answer::none; /* how the answer that `after` names is passed to the template; none if the
-                                           * whole chat is rendered instead */
+    chat_answer form = chat_answer::none; /* how the answer that `after` names is passed to the template */
     size_t n_marks = 0;                   /* number of sentinels in the messages */
     std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
     bool add_generation_prompt = true;
@@ -51,13 +50,12 @@ struct chat_request {
     }
 };
 
-/* Changes to a conversation. They are tried if the template refused the conversation, or if the rendering did not show
- * the end of the answer whose tokens the session holds (chat_after.h). */
+/* Changes to a conversation. They are tried if the template refused the conversation. They are also tried if the
+ * rendering did not show where the session's answer ends (chat_after.h). */
 struct chat_repair {
-    chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template, if it has
-                                            * tool calls */
-    /* false: no tools are passed to the template, because it would write them after the answer of
-     * chat_request::after */
+    chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template. Only used
+                                            * for an answer with tool calls */
+    /* false if no tools are passed to the template. It would write them after the answer of chat_request::after */
     bool keeps_tools = true;
     bool splits_calls = false;              /* each tool call becomes a separate message */
     bool renames_ids = false;               /* ids of tool calls become nine letters and digits */
@@ -65,11 +63,11 @@ struct chat_repair {
     bool encloses_arguments = false;        /* arguments that are not JSON become a member of an object */
 };
 
-/* Parses and checks the JSON, and changes messages and tools so that this template accepts them (chat_messages_fit).
- * Arguments that are not JSON stay a string, because a model wrote them, and its mistake remains part of the history.
- * Tool calls and tools that the template cannot write become text in messages. If the rendering continues after an
- * answer, the leading system messages are left out: they precede this answer, and a template might move them after it.
- * `typed` is shared by all attempts to render the request. Throws chat_invalid. The thread must have a chat_budget
+/* Parses and checks the JSON. Changes messages and tools so that this template accepts them (chat_messages_fit).
+ * Arguments that are not JSON stay a string. A model wrote them, and its mistake remains part of the history. Tool
+ * calls and tools that the template cannot write become text in messages. If the rendering continues after an answer,
+ * the leading system messages are left out. They precede this answer, and a template might move them after it. `typed`
+ * is shared by all attempts to render the request. Throws chat_invalid. The thread must have a chat_budget
  * (text/template/chat_budget.h). */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);

@@ -20,7 +20,7 @@ std::string type_of_value(const common_json &value)
                                        : "string";
 }
 
-/* Returns the type that a schema states, or "" if it states no type, or only null. */
+/* Returns the type that a schema states. Returns "" if it states none or only null. */
 std::string own_type(const common_json &schema)
 {
     const common_json nothing;
@@ -75,9 +75,9 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
 }
 
 /* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if the type is unknown. An
- * unknown type is shown as "string", because a template that requires a type accepts nothing more general. Each schema
- * is visited once and not copied, because a request can nest a hundred alternatives around a list of a megabyte, and
- * copying at each level would copy the list a hundred times. */
+ * unknown type is shown as "string". A template that requires a type accepts nothing more general. Each schema is
+ * visited once and not copied. A request can nest a hundred alternatives around a list of a megabyte. Copying at each
+ * level would copy the list a hundred times. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

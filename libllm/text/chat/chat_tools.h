@@ -1,5 +1,5 @@
-/* chat_tools.h: rewrites the types in schemas of tools, so that more templates can show the schemas. The grammar of
- * tool calls is not affected: it is made from the client's own schemas. Used only in this folder. */
+/* chat_tools.h: rewrites the types in schemas of tools. Then more templates can show the schemas. The grammar of tool
+ * calls is not affected: it is made from the client's own schemas. Used only in this folder. */
 #ifndef LLM_CHAT_TOOLS_H
 #define LLM_CHAT_TOOLS_H
 
@@ -8,11 +8,11 @@
 #include <map>
 
 /* How the types in the schemas are passed to the template. Templates that write a schema as text use the value of each
- * `type`, and some fail if this value is unexpected (such as a list of types). */
+ * `type`. Some of these templates fail on an unexpected value, for example a list of types. */
 enum class shown_types {
     GIVEN,         /* the types that the client wrote */
-    SINGLE,        /* one type per schema, the first that is not null; and a `required` for each schema with
-                    * `properties` */
+    SINGLE,        /* one type per schema, the first that is not null. Each schema with `properties` also gets a
+                    * `required` */
     WITHOUT_LISTS, /* like SINGLE, but a schema of an array has no type */
 };
 
