@@ -1,11 +1,13 @@
 """What the worst inputs of one client (bench/inputs.py) cost the other clients.
 
-The figures of an input are the longest time for which it blocked the event loop, the longest wait of another client
-that says "hi" in a warm session, and the peak memory.
+An input has three figures:
+- the longest time for which it blocked the event loop
+- the longest wait of another client that says "hi" in a warm session
+- the peak memory
 
 The daemon records in histograms for how long its event loop is blocked. The figure is the upper bound of the highest
 bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine
-can block the event loop, too; the case "nothing", without an input, shows for how long. "of that at work" is processor
+can block the event loop, too. The case "nothing" has no input and shows for how long. "of that at work" is processor
 time of the event loop alone (llmd_event_loop_work_seconds).
 """
 

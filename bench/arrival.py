@@ -1,9 +1,9 @@
-"""One or two long prompts arrive while four streams run: gaps of the streams, time to first token of the prompts.
+"""One or two long prompts arrive while four streams run: gaps of streams, time to first token of prompts.
 
 A gap is the time between two texts of a stream. A step is the median gap of the four streams while no other request
 runs. "longest gap" is the median of the longest gaps of the four streams. The median is used because a single stream
-can have a long gap without a pause of the model: the stream waits until all tokens of a character have been generated.
-A newcomer is a request with a long prompt.
+can have a long gap without a pause of the model. Such a stream waits until all tokens of a character have been
+generated. A newcomer is a request with a long prompt.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def _gaps_meanwhile(run: Run, arrives_ms: float) -> list[float]:
 
 
 def gaps_from(stream: streams.Stream, from_ms: float, until_ms: float = math.inf) -> list[float]:
-    """Returns the gaps of a stream in milliseconds: those that end after `from_ms` and not after `until_ms`."""
+    """Returns the gaps of a stream in milliseconds. Only gaps that end after `from_ms` and not after `until_ms` are
+    included.
+    """
     at = [arrival / 1e3 for arrival in stream.arrivals_us]
     return [b - a for a, b in zip(at, at[1:], strict=False) if from_ms < b <= until_ms]
 

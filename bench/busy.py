@@ -1,6 +1,6 @@
-"""Tokens per second alone, and while other processes use the processors: one or two busy loops, or a compiler.
+"""Tokens per second alone, and next to other processes: one or two busy loops, or a compiler.
 
-Runs without other processes and runs next to them alternate, so that each repeat gives a ratio of the two.
+Runs without other processes and runs next to them alternate. So each repeat gives a ratio of the two.
 """
 
 from __future__ import annotations

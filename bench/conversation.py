@@ -2,7 +2,7 @@
 request of the conversation.
 
 The necessary tokens are those after the longest prefix of the prompt that the server has already consumed in any
-conversation. Prefixes are compared as text, so that the number is the same for all servers, however a server stores its
+conversation. Prefixes are compared as text. So the number is the same for all servers, however a server stores its
 history.
 """
 
@@ -26,8 +26,8 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost: the number of prompt tokens that the server prefilled, the number that was necessary, the
-    time to the first token, and llmd's reason.
+    """What one request cost. `n_prefilled` is the number of prompt tokens that the server prefilled. `n_needed` is
+    the necessary number. `first_ms` is the time to the first token. `reason` comes from llmd.
     """
 
     n_prefilled: int

@@ -24,7 +24,7 @@ _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns this process's environment without the variables that build.sh sets, and without options of llmd."""
+    """Returns this process's environment without options of llmd. Variables that build.sh sets are left out, too."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
     }
@@ -35,8 +35,8 @@ class StartError(Exception):
 
 
 class Server:
-    """A server process that listens on a port of this machine. The server is used in a `with` statement, which waits
-    until the server is ready, and stops it at the end.
+    """A server process that listens on a port of this machine. The server is used in a `with` statement. The statement
+    waits until the server is ready, and stops the server at the end.
     """
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:

@@ -1,8 +1,8 @@
 """The cost of a daemon: time to start, idle memory and processor time, and memory of open and closed sessions.
 
 "beyond the weights" is the resident memory minus the size of the model's file. The memory of a session is measured
-without the first session, because a server can allocate the memory of all sessions when the first one begins. Each
-repeat starts a new server.
+without the first session. A server can allocate the memory of all sessions when the first one begins. Each repeat
+starts a new server.
 """
 
 from __future__ import annotations

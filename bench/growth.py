@@ -1,9 +1,9 @@
 """Processor time of the daemon for a token: in a long answer, a token must not cost more than in a short one.
 
-The cost of a token is the processor time for an answer divided by the number of its tokens. It is measured for each
-dialect and each form of answer (such as tool calls or structured output), and separately for the event loop, the decode
-thread (including the simulated model) and all other threads. The cost of a request itself is spread over the tokens of
-its answer, so a token of a short answer costs more.
+The cost of a token is the processor time for an answer divided by the number of its tokens. The cost is measured for
+each dialect and each form of answer, such as tool calls or structured output. The event loop, the decode thread and all
+other threads are measured separately. The decode thread includes the simulated model. The cost of a request itself is
+spread over the tokens of its answer, so a token of a short answer costs more.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one answer: its number of tokens, and the microseconds of processor time that it took in each
-    thread.
-    """
+    """The cost of one answer: its number of tokens, and its processor time in microseconds, by thread."""
 
     n_tokens: float
     us: dict[str, float]
@@ -114,7 +112,7 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 def _growth(turn: list[Cost], thread: str) -> float:
     """Returns the cost of a token in the second half of a long answer, divided by its cost in the first half. Costs
-    that occur once per request cancel out, because the costs of answers of three lengths are subtracted.
+    that occur once per request cancel out: the costs of answers of three lengths are subtracted.
     """
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)
@@ -188,8 +186,8 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
-    """Returns a function that makes the body of a request with a plain text as its answer. `limit` is the name that the
-    dialect has for the maximum number of tokens, and `prompt` the name that it has for the prompt.
+    """Returns a function that makes the body of a request with a plain text as its answer. `limit` is the dialect's
+    name for the maximum number of tokens. `prompt` is its name for the prompt.
     """
 
     def body(n: int) -> Body:

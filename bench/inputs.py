@@ -1,8 +1,9 @@
-"""Sends one of the worst inputs that a client can send, for bench/abuse.py: python -m bench.inputs NAME PORT BODY_LIMIT
-TIMES.
+"""Sends one of the worst inputs that a client can send, for bench/abuse.py.
 
-This program runs in a separate process, so that the time for preparing the input is not measured. It prints "ready"
-when the input is prepared, and sends the input TIMES times after it has read a line from standard input.
+Usage: python -m bench.inputs NAME PORT BODY_LIMIT TIMES
+
+This program runs in a separate process. So the time for preparing the input is not measured. The program prints "ready"
+when the input is prepared. After it has read a line from standard input, it sends the input TIMES times.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """Makes a chat request that combines everything that takes long to decode: floats that are slow to parse, many
-    objects, and integers that are written as floats.
+    """Makes a chat request that takes long to decode. The request combines floats that are slow to parse, many objects,
+    and integers that are written as floats.
     """
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
@@ -119,8 +120,8 @@ def unknown(n: int) -> Send:
 
 
 def biased(n_ids: int, n_biases: int) -> Send:
-    """Makes a completion request whose prompt consists of token ids, some of them written as floats, and whose logit
-    biases are slow to parse.
+    """Makes a completion request whose prompt consists of token ids. Some ids are written as floats. The logit biases
+    are slow to parse.
     """
     ids = b",".join([b"1.0"] * 60 + [b"100000"] * n_ids)
     biases = b",".join(b'"%d":%b' % (n, SLOW_FLOAT) for n in range(n_biases))

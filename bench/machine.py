@@ -63,8 +63,7 @@ def _processes() -> dict[int, tuple[str, float, int]]:
 
 
 class Neighbours:
-    """Measures how much processor time all other processes use, except this process and the processes that it has
-    started.
+    """Measures how much processor time all other processes use. Processes that this process has started are left out.
     """
 
     def __init__(self) -> None:
@@ -72,8 +71,8 @@ class Neighbours:
         self._before = _processes()
 
     def report(self) -> str:
-        """Returns a text such as "others took 1.30 of 2 processors (python3 0.90, cc1plus 0.40), load average 2.1", for
-        the time since this object was made.
+        """Returns a text about the time since this object was made. Example: "others took 1.30 of 2 processors (python3
+        0.90, cc1plus 0.40), load average 2.1".
         """
         elapsed_s = time.monotonic() - self._started_s
         by_name: dict[str, float] = {}

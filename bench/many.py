@@ -1,10 +1,13 @@
 """Many streams at once: in new sessions, in every other warm session, and after other streams.
 
-Measures decode after a prompt of 64 tokens: the tokens per second of all streams together and of each stream, the gaps
-between tokens, and the time until the last of the streams has its first token. The tokens per second of all streams are
-counted from the first text of any stream. Every server runs one turn before the measured turns. After each turn, the
-sessions of the turn are deleted, so that every turn finds the same slots. Streams in every other slot ("staggered") are
-compared with streams in neighboring slots, in sessions that are equally warm.
+Measures decode after a prompt of 64 tokens:
+- the tokens per second of all streams together and of each stream
+- the gaps between tokens
+- the time until the last stream has its first token
+
+The tokens per second of all streams are counted from the first text of any stream. Every server runs one turn before
+the measured turns. After each turn, the sessions of the turn are deleted. So every turn finds the same slots. Streams
+in every other slot ("staggered") are compared with streams in neighboring slots. Their sessions are equally warm.
 """
 
 from __future__ import annotations

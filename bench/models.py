@@ -20,8 +20,10 @@ Q4 = "-q4"
 
 
 def path_of(model: str) -> str:
-    """Returns the path of a model, and generates the model if necessary. `model` is the name of a generated model
-    (bench-* or tiny-*), the path of a GGUF file, or a simulated model (sim:...).
+    """Returns the path of a model, and generates the model if necessary. `model` is one of these:
+    - the name of a generated model, bench-* or tiny-*
+    - the path of a GGUF file
+    - a simulated model, sim:...
     """
     if not model.startswith(("bench-", "tiny-")):
         return model
@@ -37,8 +39,8 @@ def _generate(model: str) -> list[str]:
 
 
 def _quantize(model: str) -> list[str]:
-    """Returns the command that makes the model `NAME-q4`: it quantizes the model NAME to Q4_K_M with llama.cpp's own
-    program.
+    """Returns the command that makes the model `NAME-q4`. The command quantizes the model NAME to Q4_K_M with
+    llama.cpp's own program.
     """
     directory = peer.directory()
     if directory is None:

@@ -2,7 +2,7 @@
 source and with the same compiler flags as llmd.
 
 The programs run as users run them, with the environment of a shell and their default options. An option is added only
-if a measurement is impossible without it: a slot for each stream, or a longer context.
+if a measurement is impossible without it, such as a slot for each stream or a longer context.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def server(model: str, slots: int = 0, n_ctx: int = 0, options: list[str] | None
     """Starts a llama-server that can run `slots` streams at once, and returns it.
 
     The number of slots and the context size are passed only if `slots` exceeds llama-server's default. llama-server
-    divides its context among its slots, so its context size is `n_ctx` times `slots`.
+    divides its context among its slots. So its context size is `n_ctx` times `slots`.
     """
     found = directory()
     if found is None:
@@ -60,7 +60,7 @@ class EngineRate:
 
 
 def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:
-    """Runs llama-bench, which measures the prefill of a prompt of each length in `prompts`, and the decode of
+    """Runs llama-bench. It measures the prefill of a prompt of each length in `prompts`. It also measures the decode of
     `n_decoded` tokens after a context of each length in `depths`.
     """
     found = directory()

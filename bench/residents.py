@@ -1,4 +1,4 @@
-"""What idle sessions cost a running one: prefill and decode in a daemon with and without other sessions.
+"""What idle sessions cost a running one. A daemon with other sessions is compared with a daemon without.
 
 An idle session should cost only memory. The two daemons get the same prompts, one daemon after the other.
 """

@@ -1,7 +1,7 @@
 """Interleaved conversations: tokens that a request prefills and must prefill, and its time to first token.
 
 The conversations take turns. If there are more conversations than slots, sessions leave the model's memory between
-their turns. llama-server has the same number of slots, and gets each request right after llmd has answered the same
+their turns. llama-server has the same number of slots. It gets each request right after llmd has answered the same
 request.
 """
 

@@ -1,4 +1,4 @@
-"""The servers that a measurement compares: llmd and, if it is built, llama-server. Both run as users run them, with
+"""The servers that a measurement compares: llmd, and llama-server if it is built. Both run as users run them, with
 default options where possible.
 """
 
@@ -48,7 +48,7 @@ def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[S
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
-    """Returns the servers with their names, in reverse order in every other turn, so that no server is always the
+    """Returns the servers with their names. The order is reversed in every other turn, so no server is always the
     first.
     """
     order = list(sides.items())

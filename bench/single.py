@@ -1,8 +1,10 @@
-"""One stream after prompts of many lengths: time to first token, prefill, decode; also of llama-server, llama-bench.
+"""One stream after prompts of many lengths: time to first token, prefill, decode.
 
-The tokens are decoded after the prompt, so their depth is the length of the prompt. llama-bench runs llama.cpp without
-a server. "beside the model's steps" is the overhead of llmd: the part of a request's time in which no step of the model
-runs.
+llama-server and llama-bench are also measured. llama-bench runs llama.cpp without a server. The tokens are decoded
+after the prompt. So their depth is the length of the prompt.
+
+"beside the model's steps" is the overhead of llmd. It is the part of a request's time in which no step of the
+model runs.
 """
 
 from __future__ import annotations

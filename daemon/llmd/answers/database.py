@@ -4,7 +4,7 @@ directory with the sessions of the same model.
 The daemon writes rows while it serves requests, not only when it stops. So after a crash, too, the next daemon finds
 the rows. The event loop only marks rows as changed, and never waits. A thread encodes and writes all rows that changed
 since the last write. Deleted rows are overwritten on disk. If rows cannot be written, requests do not fail. Rows that
-still cannot be written when the daemon stops are lost, and the log says so. While the database is open, libllm holds a
+still cannot be written when the daemon stops are lost. The log then says so. While the database is open, libllm holds a
 lock on the directory, so no other daemon opens the file.
 """
 
@@ -60,7 +60,7 @@ change afterwards, because a thread encodes it later.
 
 
 class RefusedError(Exception):
-    """The file is not a database that this llmd can use: it is another kind of file, damaged, or of another version."""
+    """The file is not a database that this llmd can use. It is another kind of file, damaged, or of another version."""
 
 
 def path_of(state_dir: Path, fingerprint: str) -> Path:
@@ -95,7 +95,7 @@ class Database:
     # --- the event loop ----------------------------------------------------------------------------------------------
 
     def changed(self, key: Key, body: Body) -> None:
-        """Marks a row as changed, so that a thread soon writes the value that `body` returns."""
+        """Marks a row as changed. A thread soon writes the value that `body` returns."""
         self._waiting[key] = body
         if self._retry is None:
             self._begin()
@@ -176,8 +176,8 @@ class Database:
         self._connection.close()
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
-        """Returns a checksum followed by the body. The checksum also covers the model's fingerprint and the key, so
-        that a body is not accepted for another model or key.
+        """Returns a checksum followed by the body. The checksum also covers the model's fingerprint and the key. So a
+        body is not accepted for another model or key.
         """
         sealed = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body

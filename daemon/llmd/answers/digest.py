@@ -1,6 +1,6 @@
 """The digest of a conversation, under which past answers are found.
 
-The digest ignores changes that clients make without intention: null, "" and blank text are equal, and arguments of tool
+The digest ignores changes that clients make without intention. Null, "" and blank text are equal. Arguments of tool
 calls are compared as values. Reasoning and the ids of tool calls are left out.
 """
 

@@ -2,14 +2,14 @@
 here by its content.
 
 The text of an answer often tokenizes differently from the tokens that the model generated. Templates also write a past
-answer differently from a new answer: they leave out old reasoning, write tool calls in their own format, and move the
+answer differently from a new answer. They leave out old reasoning, write tool calls in their own format, and move the
 list of tools. So each finished answer is kept with its tokens and with the tokens of the messages before it. The key is
-a digest of the conversation up to and including the answer. If the messages of a later request have the same digest up
-to that answer, the prompt continues the kept tokens, and the template renders only the messages after the answer
-(llm_chat_render). If the client has edited a message, the digests up to that message and up to all later messages
-differ from the kept digests, so the answers after the edit are not found. If the prompt of an answer continued an
-earlier answer, only the tokens after the earlier answer are stored with it. The tokens of all answers of such a chain,
-joined, are the tokens of the whole conversation.
+a digest of the conversation up to and including the answer. A later request may contain messages with the same digest.
+Its prompt then continues the kept tokens, and the template renders only the messages after the answer
+(llm_chat_render). A message that the client has edited changes the digests up to this message and all later messages.
+So the answers after the edit are not found. If the prompt of an answer continued an earlier answer, only the tokens
+after the earlier answer are stored with it. The tokens of all answers of such a chain, joined, are the tokens of the
+whole conversation.
 
 Owned by the event loop.
 """
@@ -65,8 +65,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """Returns an answer with the tokens of the prompt and the generated tokens that make up `text`, the answer that the
-    client got. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
+    """`text` is the answer that the client got. Returns an answer with the prompt tokens and the generated tokens that
+    make up `text`. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
 
     The last tokens are left out if their text goes beyond the end of `text`. This happens because the client's text
     ends before a stop string or an incomplete character.
@@ -180,10 +180,10 @@ class AnswerMemory:
         return None
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
-        """Keeps the answer in the session of `record`, which may have been renamed since the request arrived. If the
-        session was forgotten in the meantime, the answer is dropped. `past` are the tokens of the earlier answer that
-        the prompt continued (`answer.since`). If the earlier answer was dropped or replaced in the meantime, `past` is
-        stored with the new answer.
+        """Keeps the answer in the session of `record`. This session may have been renamed since the request arrived. If
+        the session was forgotten in the meantime, the answer is dropped. The prompt continued an earlier answer,
+        `answer.since`. `past` are the tokens of that answer. If the earlier answer was dropped or replaced in the
+        meantime, `past` is stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
@@ -228,8 +228,8 @@ class AnswerMemory:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """Returns the session whose answers a request uses: the parent if there is one and the session is not known
-        yet, otherwise the session itself.
+        """Returns the session whose answers a request uses. This is the parent if there is one and the session is not
+        known yet. Otherwise it is the session itself.
         """
         return parent if parent and session and (owner, session) not in self._sessions else session
 
@@ -329,8 +329,8 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """Returns the digests of the answers whose tokens, joined, are the conversation up to `digest`: the oldest answer
-    first. Returns [] if one of these answers is missing.
+    """The tokens of several answers, joined, are the conversation up to `digest`. Returns the digests of these answers,
+    the oldest first. Returns [] if one of these answers is missing.
     """
     chain: list[bytes] = []
     while digest:

@@ -78,7 +78,7 @@ class SavedAnswers:
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns the answers saved under a label. Returns None if there are none, or if their row cannot be read; the
+        """Returns the answers saved under a label. Returns None if there are none, or if their row cannot be read. The
         session is then loaded without answers. Blocks.
         """
         try:

@@ -1,6 +1,6 @@
 """All errors of requests. One table has the HTTP status, the type and the sentence of each error code.
 
-Most words of `llm_status` (llm_words.h) are also error codes, so that the statuses of the engine need no translation.
+Most words of `llm_status` (llm_words.h) are also error codes. So the statuses of the engine need no translation.
 """
 
 from __future__ import annotations

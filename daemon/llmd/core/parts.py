@@ -1,8 +1,8 @@
 """The parts of answers, in a form that is the same for all APIs. The pipeline makes the parts, and the writer of an API
 turns them into bytes.
 
-`index` is the number of the answer to which a part belongs, from 0. Each answer ends with exactly one End, unless an
-answer fails: the first Failed ends all answers of the request.
+`index` is the number of the answer to which a part belongs, from 0. Each answer ends with exactly one End. Exception:
+if an answer fails, the first Failed ends all answers of the request.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ BY_NAME = {row.name: row for row in SAMPLING}
 if TYPE_CHECKING:
 
     class RequestedSampling(msgspec.Struct, frozen=True, kw_only=True):
-        """The sampling parameters of a request, within their ranges. A parameter that the request does not set is None;
-        its default then applies (SamplingDefaults).
+        """The sampling parameters of a request, within their ranges. A parameter that the request does not set is None.
+        Its default in SamplingDefaults then applies.
         """
 
         def __init__(self, **parameters: float | None) -> None: ...
@@ -87,8 +87,8 @@ if TYPE_CHECKING:
 
     @dataclasses.dataclass(frozen=True, slots=True)
     class SamplingDefaults:
-        """Values of the parameters that a request does not set: the model's own recommendations, and the table's
-        defaults for all other parameters.
+        """Values of the parameters that a request does not set. They are the model's own recommendations, or else the
+        table's defaults.
         """
 
         def __init__(self, **parameters: float) -> None: ...

@@ -55,9 +55,9 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """Whether the id comes from a member that is also used for other purposes. The client then may not know that it
-        names a session, so the id never causes an error: if the id is invalid, or the queue of its session is full, the
-        request is answered without a session.
+        """Whether the id comes from a member that is also used for other purposes. The client then may not know that
+        the member names a session. So the id never causes an error. If the id is invalid, or the queue of its session
+        is full, the request is answered without a session.
         """
         return self.source in _HINTS
 
@@ -85,7 +85,7 @@ def resolve(
     `prompt_cache_key`, `metadata`.
 
     `session_id` and the headers always mean a session id, so an invalid value is an error. `prompt_cache_key` and
-    `metadata` are also used for other purposes, so a value that is not a valid session id is ignored. Ids of requests
+    `metadata` are also used for other purposes. So a value that is not a valid session id is ignored. Ids of requests
     are never used as session ids.
     """
     if session_id is not None:

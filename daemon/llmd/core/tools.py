@@ -56,7 +56,7 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Returns the tools without duplicates. If several tools have the same name, only the first one is returned: a call
+    """Returns the tools without duplicates. If several tools have the same name, only the first one is returned. A call
     contains only the name, and could not say which tool it means.
     """
     found: dict[str, Tool] = {}
@@ -66,8 +66,8 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError if the choice names a tool that the request does not have, or requires a call
-    although the request has no tools.
+    """Returns the choice. Raises ApiError if the choice names a tool that the request does not have. Also raises it if
+    a call is required, but the request has no tools.
     """
     names = {tool.name for tool in tools}
     for name in choice.names:

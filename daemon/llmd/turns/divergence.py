@@ -3,8 +3,10 @@ Pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
 the tokens around the first difference are kept. The decode thread may compare the prompt with other tokens later. The
-branch's tokens are then left out of the report: if the branch was busy when the request arrived, if the decode thread
-chose or opened another branch, or if it reports the first difference at another token.
+branch's tokens are then left out of the report. This happens in three cases:
+- The branch was busy when the request arrived.
+- The decode thread chose or opened another branch.
+- The decode thread reports the first difference at another token.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ _TOKEN_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class BranchMatch:
-    """How far a prompt matches an idle branch: `at` is the number of first tokens that are equal, and `resident` are
-    the branch's next tokens.
+    """How far a prompt matches an idle branch. `at` is the number of equal tokens at the beginning. `resident` are the
+    branch's next tokens.
     """
 
     at: int
@@ -65,7 +67,7 @@ def n_common(a: bytes, b: bytes) -> int:
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
     """Returns the tokens around the first difference, or None if the prompt continued the branch. `diverged_at` is the
-    index of the first different token that the decode thread reported, or -1 if there was no difference.
+    index of the first different token, as reported by the decode thread. It is -1 if there was no difference.
     """
     if diverged_at < 0:
         return None
