@@ -1,7 +1,7 @@
 """Generates the C source of the extension module `_libllm` from the public headers of libllm.
 
-Functions and types are declared only in these headers. cffi parses the preprocessed headers, and the C compiler then
-checks every size and type against the same headers. The native build runs:
+Functions and types are declared only in these headers. cffi parses the preprocessed headers. The C compiler then checks
+every size and type against the same headers. The native build runs:
 
     python _native_build.py --compiler gcc --include include --output _libllm.c
 """

@@ -45,11 +45,11 @@ class AnswerParser:
 
     @property
     def n_reread(self) -> int:
-        """Number of bytes of the answer that were already parsed and that the next call of `feed` may parse again."""
+        """Number of bytes of the answer that `feed` has already parsed, and may parse again in its next call."""
         return int(lib.llm_answer_parser_rescan_bytes(self._parser))
 
     def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
-        """Parses more text. `is_final` says that no more text follows, and `is_cut` that the answer was cut off after
+        """Parses more text. `is_final` says that no more text follows. `is_cut` says that the answer was cut off after
         this text, for example at its maximum length.
         """
         data = text.encode("utf-8", "replace")

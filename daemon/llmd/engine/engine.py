@@ -1,8 +1,8 @@
 """The event loop's interface to libllm: sends commands, receives events, and runs slow calls in threads.
 
-One thread, which does nothing else, opens, starts, stops and closes the engine: these calls block, and libllm requires
-that the same thread makes all of them. Only the event loop pushes commands and drains events. Text is rendered and
-tokenized in the text threads; cffi releases the interpreter lock during these calls.
+One thread opens, starts, stops and closes the engine, and does nothing else. These calls block, and libllm requires the
+same thread for all of them. Only the event loop pushes commands and drains events. Text is rendered and tokenized in
+the text threads; cffi releases the interpreter lock during these calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Learns of all changes of sessions in their order, even if the client that asked for a change no longer waits."""
+    """Learns of all changes of sessions in their order. This includes changes for which the client no longer waits."""
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...
@@ -165,7 +165,7 @@ class Engine:
 
     def generate(self, listener: Listener, command: Generate, after: int = 0) -> int:
         """Starts a generation and returns its request number. If `after` is not 0, it is the number of a live request
-        with the same prompt, and the new generation waits until that request has prefilled the prompt. Raises ApiError
+        with the same prompt. The new generation then waits until that request has prefilled the prompt. Raises ApiError
         if the command cannot be queued.
         """
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
@@ -328,7 +328,7 @@ class Engine:
         return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
 
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
-        """Runs a call of an answer's parser in a text thread, like `in_thread`, but never refuses it: each answer has
+        """Runs a call of an answer's parser in a text thread, like `in_thread`, but never refuses it. Each answer has
         only one such call at a time, and the number of answers is limited.
         """
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)

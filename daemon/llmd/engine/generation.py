@@ -3,9 +3,9 @@
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. When an event arrives, the engine calls one of the `on_` methods, which wakes the task that
-waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text that has accumulated is
-returned as one text, so that a slow client gets fewer writes instead of a growing delay. If too much text of a stream
+Owned by the event loop. When an event arrives, the engine calls one of the `on_` methods. The method wakes the task
+that waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text that has accumulated is
+returned as one text. So a slow client gets fewer writes instead of a growing delay. If too much text of a stream
 accumulates, the engine pauses the generation until the text is taken. `cancel_reason` says why a generation was
 cancelled. A cancelled generation also ends only with the engine's last event.
 """
@@ -40,7 +40,7 @@ class CancelReason(enum.StrEnum):
 
 class Notifier:
     """Wakes the one task that waits for the events of several generations. The task must check `has_events` before it
-    waits, because a wake-up has no effect while the task does not wait.
+    waits: a wake-up has no effect while the task does not wait.
     """
 
     __slots__ = ("_create_future", "_waiter", "has_events")
@@ -85,8 +85,8 @@ class TokenEnds:
         self._n_chars += len(text)
 
     def count(self, begin: int, end: int) -> int:
-        """Returns the number of tokens whose text is in this range of characters. A token without text, or a token that
-        ends within a character, is counted together with the characters after it.
+        """Returns the number of tokens whose text is in this range of characters. A token without text, or one that
+        ends within a character, is counted with the next characters.
         """
         ends = self._ends
         first = bisect_left(ends, begin)
@@ -97,7 +97,7 @@ class TokenEnds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """An answer to generate: the command for the engine, and facts about the request that the daemon needs later."""
+    """An answer to generate: the command for the engine, and facts about the request for later use."""
 
     command: Generate
     """The command. Engine.generate sets the request number."""
@@ -255,8 +255,8 @@ class Generation:
         self.cancel(CancelReason.CLIENT_GONE)
 
     def answer_text(self) -> str | None:
-        """Returns the text of the complete answer, or None if the text was not kept, or if the answer has failed or has
-        not ended.
+        """Returns the text of the complete answer. Returns None if the text was not kept, or if the answer has failed
+        or has not ended.
         """
         if self._answer_texts is None or not self._delivering or self.finished is None or self.error() is not None:
             return None
@@ -266,8 +266,8 @@ class Generation:
 
     @property
     def outcome_word(self) -> str:
-        """The word for the outcome: "running" before the end, the cancel reason if the generation was cancelled,
-        otherwise the word of the engine.
+        """The word for the outcome. It is "running" before the end, and the cancel reason if the generation was
+        cancelled. Otherwise it is the word of the engine.
         """
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
@@ -328,8 +328,8 @@ class Generation:
         )
 
     def divergence(self) -> tuple[int, str, str] | None:
-        """Returns the index of the token at which the prompt diverged from the resident tokens, and the prompt's text
-        before and after that point. Returns None if the prompt did not diverge.
+        """Returns the index of the token at which the prompt diverged from the resident tokens. Also returns the
+        prompt's text before and after that point. Returns None if the prompt did not diverge.
         """
         if self.started is None or self.started.diverged_at < 0:
             return None

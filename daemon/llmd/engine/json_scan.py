@@ -1,9 +1,9 @@
 """Passes the JSON of clients to libllm before Python decodes it. libllm checks the JSON, and makes a copy that is cheap
 to decode.
 
-msgspec holds the interpreter lock while it decodes a document. A body with many values would thus block the event loop
-even if another thread decoded it. libllm scans the body without that lock, and refuses a body that would take long to
-decode. Pure; any thread.
+msgspec holds the interpreter lock while it decodes a document. Even in another thread, a body with many values would
+thus block the event loop. libllm scans the body without that lock. It refuses a body that would take long to decode.
+Pure; any thread.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Makes the engine's options from the configuration, and opens the engine. Opening begins before the event loop exists:
-the model is read while Python imports the other modules of the daemon.
+"""Makes the engine's options from the configuration, and opens the engine. Opening begins before the event loop exists.
+So the model is read while Python imports the other modules of the daemon.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CRASH_NOTICE = (
 
 
 class EngineLoader:
-    """An engine that is being opened, and the thread that opens the engine and owns it afterwards."""
+    """An engine that is being opened. Has the thread that opens the engine and owns it afterwards."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -80,8 +80,8 @@ class EngineLoader:
 
 class DaemonEngineLoader(EngineLoader):
     """Opens the engine of a daemon. Also writes the name of the engine's session table to the lock file next to the
-    unix socket. The file keeps the names of the session tables that killed daemons left, until a daemon with the same
-    model has taken over these tables.
+    unix socket. The file also keeps the names of the session tables of killed daemons. They stay until a daemon with
+    the same model has taken over these tables.
     """
 
     def __init__(self, config: Config) -> None:

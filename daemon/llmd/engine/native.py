@@ -1,6 +1,6 @@
 """The only module that loads libllm's extension module. Gives Python names to the enumerations and tables of libllm.
 
-An environment variable must be set before libllm is loaded, so that llama.cpp does not start a debugger after a failed
+An environment variable must be set before libllm is loaded. Without it, llama.cpp starts a debugger after a failed
 assertion. This module sets the variable, so no other module may load libllm.
 """
 
@@ -58,7 +58,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
-    """Copies a C struct to a dataclass whose fields have the names of the struct's members (a test compares the names).
+    """Copies a C struct to a dataclass whose fields have the names of the struct's members. A test compares the names.
     `otherwise` has the values of the fields that cannot be converted by their type.
     """
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
@@ -270,8 +270,8 @@ class SessionView:
 
 
 class SessionTable:
-    """Reads a session table: the table of an engine in this process, or the table of another process, which is opened
-    by its name. Any thread; takes no lock.
+    """Reads a session table. The table belongs to an engine in this process, or to another process. The table of
+    another process is opened by its name. Any thread; takes no lock.
     """
 
     def __init__(self, pointer: Any) -> None:

@@ -117,8 +117,8 @@ class EngineInfo:
 
     @property
     def kv_bytes_short(self) -> int:
-        """The size of the KV cache if the context is shorter than the model's training context because of that size,
-        otherwise 0.
+        """The size of the KV cache if this size makes the context shorter than the model's training context.
+        Otherwise 0.
         """
         is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
         return self.state_bytes if is_short else 0
@@ -149,7 +149,7 @@ def open_engine(options: EngineOptions) -> Any:
 
 
 def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
-    """Returns a warning if the CPU computes layers that the operator wanted on a GPU, otherwise ""."""
+    """Returns a warning if the CPU computes layers that the operator wanted on a GPU. Otherwise returns ""."""
     if trouble and n_layers != 0:
         return f"the model runs on the CPU alone, as with --gpu-layers 0: {trouble}"
     if n_layers > 0 and backend == "CPU":
@@ -247,7 +247,7 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """Returns the default of each sampling parameter: the model's recommendation or, if there is none, the default in
+    """Returns the default of each sampling parameter. It is the model's recommendation, or else the default in
     core/sampling_table.py.
     """
     stated: dict[str, Any] = {}

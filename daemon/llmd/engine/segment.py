@@ -1,7 +1,7 @@
 """Reads and writes the lock file next to the unix socket. It contains the names of session tables in shared memory.
 
-Each daemon makes a new random name for its table, so that no other user can create shared memory of that name first.
-The lock file is in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the
+Each daemon makes a new random name for its table. So no other user can create shared memory of that name first. The
+lock file is in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the
 current daemon's table, and the other lines are the names of tables that killed daemons left. The name of such a table
 stays in the file until a later daemon with the same model has taken over the table. A daemon creates its own table only
 after it has taken over these tables, so for some time no table has the first name.
@@ -25,15 +25,15 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
     """Returns a new name for the session table of a daemon at this socket. The first half of the name is the same for
-    all daemons at the socket, so that people can see which tables belong to it.
+    all daemons at the socket. So people can see which tables belong to it.
     """
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
 
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
-    """Returns the names in the lock file, the newest first. Returns an empty list if the file does not exist, does not
-    belong to the user that `owner` returns, or can be written by other users. Raises PermissionError.
+    """Returns the names in the lock file, the newest first. The list is empty in three cases: the file does not exist,
+    does not belong to the user that `owner` returns, or can be written by other users. Raises PermissionError.
     """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

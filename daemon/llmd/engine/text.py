@@ -66,8 +66,8 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """Calls llm_chat_render. The returned prompt has the whole conversation or, if the prompt continues the kept tokens
-    of a past answer, only the messages after that answer.
+    """Calls llm_chat_render. The returned prompt usually has the whole conversation. If it continues the kept tokens of
+    a past answer, it has only the messages after that answer.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
@@ -100,8 +100,8 @@ def _prompt_of(prompt: Any) -> Prompt:
 
 
 def _render_error(status: int, reason: str) -> ApiError:
-    """Returns the error of a failed rendering. If libllm finds its input invalid, the error says that the client's
-    request is wrong, because messages and variables are passed on to libllm unchanged.
+    """Returns the error of a failed rendering. Messages and variables are passed on to libllm unchanged. So if libllm
+    finds its input invalid, the error says that the client's request is wrong.
     """
     param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
     if status != Status.INVALID:
@@ -141,7 +141,7 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """Compiles a constraint for the GENERATE command. Raises an ApiError that names the client's field, and the part of
+    """Compiles a constraint for the GENERATE command. Raises an ApiError. It names the client's field, and the part of
     the constraint that cannot be enforced.
     """
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})

@@ -85,8 +85,8 @@ class TextThreads:
 
     async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
         """Runs the call in a thread, and returns its result or raises its exception. Raises ApiError if too many jobs
-        wait. If the caller is cancelled while the job waits, the job is removed. If `is_bounded` is true, the job is
-        never refused: `is_bounded` says that the number of such jobs is limited elsewhere.
+        wait. If the caller is cancelled while the job waits, the job is removed. `is_bounded` says that the number of
+        such jobs is limited elsewhere. The job is then never refused.
         """
         if self._is_closed:
             raise ApiError("shutting_down")

@@ -1,5 +1,5 @@
-"""Keeps a finished answer with its tokens, so that the next prompt of the conversation can continue them. Also makes
-the record of the turn.
+"""Keeps a finished answer with its tokens. The next prompt of the conversation can then continue them. Also makes the
+record of the turn.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .services import Services
 
 
 def message_of(text: str) -> PlainMessage:
-    """Returns the message of an answer that needs no parsing, in the form in which the client will send it back."""
+    """Returns the message of an answer that needs no parsing. The client will send the message back in this form."""
     return PlainMessage("assistant", text)
 
 
 def resident_answer(services: Services, prepared: Prepared, generation: Generation) -> Answer | None:
-    """Returns the answer to keep. Its tokens are the tokens of the prompt, without those that are already stored with
-    an earlier answer, and the generated tokens. Returns None if the generated tokens are not known. Called when the
-    generation's last event arrives.
+    """Returns the answer to keep. Its tokens are the tokens of the prompt and the generated tokens. Tokens that are
+    already stored with an earlier answer are left out. Returns None if the generated tokens are not known. Called when
+    the generation's last event arrives.
     """
     text = generation.answer_text()
     if not text:
@@ -48,8 +48,8 @@ def resident_answer(services: Services, prepared: Prepared, generation: Generati
 def keep_answer(
     services: Services, record: SessionAnswers, prepared: Prepared, message: PlainMessage, answer: Answer
 ) -> None:
-    """Keeps the answer. Called before the client gets the end of the answer, so that the client's next request finds
-    it. `record` is the session's record from the time when the request arrived.
+    """Keeps the answer. Called before the client gets the end of the answer. So the client's next request finds the
+    answer. `record` is the session's record from the time when the request arrived.
     """
     if message.content.strip() or message.tool_calls or message.reasoning:
         past = prepared.prompt.tokens[: prepared.n_past_bytes]
@@ -70,15 +70,15 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
-    """Yields the generated tokens: those that follow the prompt in the session table, up to the last token that the
-    client can have seen. Yields nothing if other tokens have replaced them.
+    """Yields the generated tokens, which follow the prompt in the session table. The last one is the last token that
+    the client can have seen. Yields nothing if other tokens have replaced them.
 
     For a request without a session, this also yields the generated tokens of other requests with the same prompt.
     `answer_of` rejects tokens whose text is not this answer.
 
-    The decode thread may already run the next request in this session. This is safe: `SessionTable.tokens` returns a
+    The decode thread may already run the next request in this session. This is safe. `SessionTable.tokens` returns a
     consistent copy, and `answer_of` keeps only tokens whose text was delivered. The tokens in TEXT events could not be
-    used instead, because tokens of a stop string are missing there even if the answer includes the stop string.
+    used instead. Tokens of a stop string are missing there, even if the answer includes the stop string.
     """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None

@@ -308,9 +308,9 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 
 def _further_answer(work: Work, number: int) -> Work:
     """Returns the work for any answer of a request except the first one. `number` counts the answers to the same
-    prompt, from 0. Only the first answer of the request uses the session: several answers in one session would run one
+    prompt, from 0. Only the first answer of the request uses the session. Several answers in one session would run one
     after the other, and the session would keep only the last one. If `number` is not 0, the state of the prompt is
-    copied from the prompt's answer 0, even if the request forbids the reuse of older states.
+    copied from the prompt's answer 0. This is done even if the request forbids the reuse of older states.
     """
     sampling, flags = work.command.sampling, work.command.flags
     if number:

@@ -1,7 +1,7 @@
 """Changes the messages of clients to the order that templates expect. Pure.
 
 `in_order` makes changes that suit every template. `plain` makes larger changes, and is used only if the template has
-refused the messages: a template that accepts the unchanged messages makes a better prompt from them.
+refused the messages. A template that accepts the unchanged messages makes a better prompt from them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _BETWEEN = "\n\n"
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
     """Drops empty assistant messages, which clients send after an aborted stream, and joins the system messages at the
-    beginning. Sorts the results of an answer's tool calls in the order of the calls, because clients that run tools in
-    parallel send the results in the order in which the tools finish.
+    beginning. Sorts the results of an answer's tool calls in the order of the calls. Clients that run tools in parallel
+    send the results in the order in which the tools finish.
     """
     kept = [message for message in messages if not _is_empty_answer(message)]
     n_front = n_of_system(kept)
@@ -53,9 +53,10 @@ def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list
 
 
 def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
-    """Returns the conversation in a form that strict templates accept (plain turns), and for each message the index of
-    the plain turn that contains it. System messages after the first message, and tool results without calls, become
-    user messages. Successive messages of the user are joined, and so are successive messages of the assistant.
+    """Returns the conversation in a form that strict templates accept, called plain turns. For each message, also
+    returns the index of the plain turn that contains it. System messages after the first message, and tool results
+    without calls, become user messages. Successive messages of the user are joined, and so are successive messages of
+    the assistant.
     """
     runs: list[list[PlainMessage]] = []
     turn_indexes = []

@@ -28,7 +28,7 @@ def fills_in(raw: RawPrompt) -> bool:
 
 
 async def infilled(services: Services, raw: RawPrompt, sender: Sender) -> Prompt:
-    """Returns the prompt. Its only control tokens are those that separate the texts (FimTokens): the names of control
+    """Returns the prompt. Its only control tokens are those that separate the texts (FimTokens). Names of control
     tokens in the client's texts are tokenized as plain text. Raises ApiError.
     """
     engine, fim, content = services.engine, services.engine.fim, raw.content
@@ -91,8 +91,8 @@ def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: 
 
 
 def _marked_name(engine: Engine, mark: int, name: str) -> bytes:
-    """Returns the control token `mark` followed by the name. Returns nothing if the model does not have the token (-1),
-    because the model would mistake the name alone for text.
+    """Returns the control token `mark` followed by the name. Returns nothing if the model does not have the token (-1).
+    The model would mistake the name alone for text.
     """
     return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
 

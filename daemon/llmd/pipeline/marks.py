@@ -1,5 +1,5 @@
-"""Marks: positions in a prompt that the client has marked (cache_control), because it expects other prompts to differ
-after them. llmd takes checkpoints at marks if the model's memory cannot be truncated at every token. Pure.
+"""Marks: positions in a prompt that the client has marked with cache_control. The client expects other prompts to
+differ after them. llmd takes checkpoints at marks if the model's memory cannot be truncated at every token. Pure.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 An answer whose prompt has no syntax (Prompt.syntax) is plain text, and needs no parsing. Other answers are parsed as
 they arrive: small pieces on the event loop, larger pieces in a text thread. The size of a piece includes earlier
 characters that the parser has to parse again. Each answer has at most one piece in a thread at a time. This keeps the
-parts in order, and the text that waits for the parser counts as undelivered text, which is limited. If the parser
-fails, the rest of the answer is returned as text. Owned by the event loop.
+parts in order. The text that waits for the parser counts as undelivered text, which is limited. If the parser fails,
+the rest of the answer is returned as text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Parsing:
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[ContentPart]:
         """Parses text, and returns the parts that can be reported now. `is_final` says that this is the last text of
-        the answer, and `is_cut` that the answer was cut off after it. Each call must be awaited before the next call.
+        the answer. `is_cut` says that the answer was cut off after it. Each call must be awaited before the next call.
         """
         if not (text or is_final):
             return []
@@ -129,7 +129,7 @@ class Parsing:
         return (TextPart(self._index, diff.text),)
 
     def _thought(self, text: str) -> Sequence[ContentPart]:
-        """Returns the reasoning without the blanks at its end: the client sends the reasoning back, and templates write
+        """Returns the reasoning without the blanks at its end. The client sends the reasoning back, and templates write
         the blanks after it themselves.
         """
         stripped = text.rstrip()

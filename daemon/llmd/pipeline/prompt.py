@@ -1,6 +1,6 @@
 """Makes the tokenized prompt of a request. A raw prompt is only tokenized. A conversation often begins with messages
-whose tokens are known from an earlier answer (a Past, answers/memory.py). The prompt has these tokens unchanged, and
-the template renders only the messages after them.
+whose tokens are known from an earlier answer. Such a beginning is a Past (answers/memory.py). The prompt has these
+tokens unchanged, and the template renders only the messages after them.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Rendering:
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
         """Returns how many tokens of the prompt come before a mark. `head` has the messages up to the mark, and
-        `tokens` is the whole prompt: the result is the number of first tokens that the rendered head and the prompt
+        `tokens` is the whole prompt. The result is the number of first tokens that the rendered head and the prompt
         have in common. It is 0 if the template cannot render the head alone.
         """
         chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
@@ -235,9 +235,9 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Returns the past with its message index counted in plain turns. If the last message of the past was joined with
-    another message to one turn, the prompt cannot continue this past, so a shorter past is used. Returns None if no
-    past remains.
+    """Returns the past with its message index counted in plain turns. The last message of the past may have been joined
+    with another message to one turn. The prompt then cannot continue this past, and a shorter past is used. Returns
+    None if no past remains.
     """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)

@@ -1,9 +1,10 @@
-"""Adds token details to the parts of an answer: token ids, log probabilities, the number of used tokens, and the
-progress of prefill, as far as the request asks for them. Owned by the event loop.
+"""Adds the token details that a request asks for to the parts of an answer. These are token ids, log probabilities, the
+number of used tokens, and the progress of prefill. Owned by the event loop.
 
-The prompt's tokens, the prompt's text (echo) and the progress of prefill are separate parts, which come before the text
-of the answer. Token ids, log probabilities and the number of used tokens are details of the part that has the text of
-the tokens. They are reported for all generated tokens, in order, even for tokens whose text is not part of the answer.
+The prompt's tokens, the prompt's text (echo) and the progress of prefill are separate parts. These parts come before
+the text of the answer. Token ids, log probabilities and the number of used tokens are details of the part that has the
+text of the tokens. They are reported for all generated tokens, in order, even for tokens whose text is not part of the
+answer.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class TokenDetails:
             self._opening.append(TextPart(index, echo))
 
     def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
-        """Adds the details of new tokens to the last of `parts`, or to a new part without text if `parts` is empty.
-        `events` are the engine's events with the text from which `parts` were made. Returns first the parts that
-        precede the answer's text and were not returned before (prompt tokens, echo, progress), then `parts`.
+        """Adds the details of new tokens to the last of `parts`. If `parts` is empty, adds them to a new part without
+        text. `events` are the engine's events with the text from which `parts` were made. Some parts precede the
+        answer's text: prompt tokens, echo, progress. Returns those that were not returned before, then `parts`.
         """
         found, self._opening = self._opening, []
         if self._request.returns_progress:
@@ -150,8 +151,8 @@ class TokenDetails:
 
 
 def likeliest(parts: list[Part], request: GenerationRequest, details: list[TokenDetails]) -> list[Part]:
-    """Returns the parts of the most likely answers to each prompt (best_of), without the parts of the other answers.
-    The answers get new numbers: for each prompt, the most likely answer comes first.
+    """Returns the parts of the most likely answers to each prompt (best_of). The parts of the other answers are left
+    out. The answers get new numbers: for each prompt, the most likely answer comes first.
     """
     new_indexes: dict[int, int] = {}
     n_discarded: dict[int, int] = {}

@@ -81,9 +81,9 @@ def answers_each(request: GenerationRequest) -> int:
 
 
 def _length(request: GenerationRequest, n_ctx: int) -> int:
-    """Returns the maximum tokens of the answer, or 0 if only the context limits the answer. If the answer has log
-    probabilities and is not streamed, LOG_PROBABILITIES_MAX also limits its length, because all log probabilities are
-    then held in memory until the end.
+    """Returns the maximum tokens of the answer, or 0 if only the context limits the answer. For an answer with log
+    probabilities that is not streamed, LOG_PROBABILITIES_MAX also limits the length. All its log probabilities are held
+    in memory until the end.
     """
     if request.prefill_only:
         return 1
