@@ -109,8 +109,8 @@ class DaemonEngineLoader(EngineLoader):
     def _prepare(self) -> None:
         if self._options.dead_table_names:
             log.warning(
-                "the previous daemon was killed or crashed; its sessions are kept, but if the state of a session was "
-                "not on disk, the next request of the session prefills all tokens again (reason torn)"
+                "the previous daemon was killed or crashed. Its sessions are kept. If the state of a session was not "
+                "on disk, the next request of the session prefills all tokens again (reason torn)"
             )
         self._has_names = self._name(self._names)
 
@@ -125,8 +125,8 @@ class DaemonEngineLoader(EngineLoader):
             segment.write(self._config.socket, *names)
         except OSError as error:
             log.warning(
-                "cannot write the name of the session table: llmctl cannot show tokens, and if llmd is killed, "
-                "sessions that are not on disk are lost",
+                "cannot write the name of the session table. llmctl cannot show tokens. If llmd is killed, sessions "
+                "that are not on disk are lost",
                 extra=fields(reason=f"{self._config.socket}.lock: {error.strerror}"),
             )
             return False

@@ -133,16 +133,16 @@ class TextThreads:
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",
-                f"Too many texts wait to be rendered or tokenized: {n_jobs} ({own_jobs} of them yours). The limit is "
-                f"{self._n_jobs_max} for all clients together; you can use a share of it. Try again later.",
+                f"Too many texts wait to be rendered or tokenized: {n_jobs}, of which {own_jobs} are yours. The limit "
+                f"for all clients together is {self._n_jobs_max}. You can use a share of it. Try again later.",
             )
         bytes_share = share_of(self._n_bytes_max, n_owners)
         if n_jobs and (all_bytes + n_bytes > self._n_bytes_max or (own_jobs and own_bytes + n_bytes > bytes_share)):
             raise ApiError(
                 "overloaded",
-                f"Too many bytes of text wait to be rendered or tokenized: {all_bytes} ({own_bytes} of them yours). "
-                f"The limit is {self._n_bytes_max} for all clients together; you can use a share of it. Try again "
-                "later.",
+                f"Too many bytes of text wait to be rendered or tokenized: {all_bytes}, of which {own_bytes} are "
+                f"yours. The limit for all clients together is {self._n_bytes_max}. You can use a share of it. Try "
+                "again later.",
             )
 
     def _release(self, job: _Job) -> None:
