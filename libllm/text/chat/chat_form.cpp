@@ -57,8 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form of answers (chat_form.h) is derived from a short conversation. It does not depend on the real
- * conversation. */
+/* The form of answers (chat_form.h) does not depend on the conversation. A short one is used to derive it. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -267,8 +266,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without tool calls. It has reasoning, then text that matches the client's
- * grammar. */
+/* Returns the grammar of an answer without tool calls. It allows reasoning, then text of the client's grammar. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
