@@ -27,7 +27,7 @@ def answerable(param: str, messages: T) -> T:
 
 def placeholder(kind: str) -> str:
     """Returns the text that replaces, for example, an image in a tool's result or in an earlier question. `kind` is the
-    type of the replaced part. Such a part is not refused: clients send it again with every later request, so a refusal
+    type of the replaced part. Such a part is not refused. Clients send it again with every later request, so a refusal
     would end the conversation.
     """
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
@@ -52,10 +52,10 @@ def _name(kind: str) -> str:
 
 
 def newest_question(roles: Sequence[str]) -> int | None:
-    """Returns the index of the message whose attachments are refused: the user's last message, if it has not been
-    answered. Returns None if there is no such message, or if tool results (role `tool`) follow the last answer:
-    attachments next to results come from a tool. Assistant messages at the end of the conversation do not count as
-    answers, because the new answer continues them.
+    """Returns the index of the message whose attachments are refused. This is the user's last message, if it has not
+    been answered. Returns None if there is no such message. Also returns None if tool results (role `tool`) follow the
+    last answer: attachments next to results come from a tool. Assistant messages at the end of the conversation do not
+    count as answers, because the new answer continues them.
     """
     end = len(roles)
     while end and roles[end - 1] == "assistant":
@@ -84,8 +84,9 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a part of a message. If the part is not text, returns a placeholder in two cases: in a tool's
-    result (`is_result`), and for an attachment in an earlier question (`is_past`). Otherwise raises ApiError.
+    """Returns the text of a part of a message. A part that is not text is replaced by a placeholder in two cases.
+    `is_result`: the part is in a tool's result. `is_past`: the part is an attachment in an earlier question. Otherwise
+    raises ApiError.
     """
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal

@@ -135,8 +135,9 @@ class CustomInput:
 
 
 def _read(document: str) -> str | None:
-    """Decodes JSON. Returns the text if the document is a text, and the text of the member `input` if the document is
-    an object, otherwise None. Accepts raw line breaks and halves of surrogate pairs, because models write them.
+    """Decodes JSON. Returns the text if the document is a text. Returns the text of the member `input` if the document
+    is an object. Otherwise returns None. Accepts raw line breaks and halves of surrogate pairs, because models write
+    them.
     """
     try:
         found = json.loads(document, strict=False)

@@ -30,9 +30,9 @@ def session_of(
 def generation(
     request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any
 ) -> GenerationRequest:
-    """Returns the generation request. Converts the members that have the same name in most APIs; a member that the type
+    """Returns the generation request. Converts the members that have the same name in most APIs. A member that the type
     of the request does not have counts as not set. `own` has the fields of GenerationRequest that the reader of the API
-    has made; they replace the fields made here.
+    has made. They replace the fields made here.
     """
 
     def member(name: str) -> Any:

@@ -1,8 +1,9 @@
-"""Deferred tools (defer_loading), and tools that a message adds or removes. The definition of a deferred tool is not in
-the list of tools at the beginning of the prompt, but at the place where a message names the tool. Pure.
+"""Deferred tools (defer_loading), and tools that a message adds or removes. The list of tools at the beginning of the
+prompt does not have the definition of a deferred tool. The definition is at the place where a message names the tool.
+Pure.
 
 Adding or removing a tool in this way does not change the prompt before the message that adds or removes it. A
-definition is shown only once, where a message first names the tool. Later messages do not move the definition, so
+definition is shown only once, where a message first names the tool. Later messages do not move the definition. So
 messages that are sent again give the same prompt.
 """
 
@@ -38,7 +39,7 @@ class HistoryTools:
 
 def tools_of_history(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> HistoryTools:
     """Returns which tools can be called after these messages, and where their definitions are shown. Raises an ApiError
-    that names the block if a message adds or removes a tool that the request does not have.
+    if a message adds or removes a tool that the request does not have. The error names the block.
     """
     known = {tool.name: tool for tool in tools}
     definitions_at: dict[str, Tool] = {}

@@ -80,7 +80,7 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 
 
 def _tool(param: str, offered_tool: ClientTool) -> Iterator[Tool]:
-    """Yields the tool if it has a schema. A tool without a schema is left out if Anthropic's servers run it, and
+    """Yields the tool if it has a schema. A tool without a schema is left out if Anthropic's servers run it. It is
     refused if clients run it.
     """
     if offered_tool.input_schema is not None or offered_tool.type in (None, "custom"):

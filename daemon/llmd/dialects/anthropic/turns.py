@@ -114,8 +114,8 @@ def messages_of(
 
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
-    """Returns the system message, or nothing if it has no text. Drops a first line about billing: this line is
-    different in each request, so a prompt with it would have no prefix in common with earlier prompts.
+    """Returns the system message, or nothing if it has no text. Drops a first line about billing. This line is
+    different in each request. A prompt with this line would have no prefix in common with earlier prompts.
     """
     blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
     if blocks and blocks[0][0].startswith(_BILLING):
@@ -184,7 +184,7 @@ def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, 
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
-    """Returns the message of an assistant's turn, or nothing if the turn is empty: clients send empty turns after an
+    """Returns the message of an assistant's turn, or nothing if the turn is empty. Clients send empty turns after an
     aborted stream.
     """
     texts, thoughts, calls = [], [], []
@@ -207,8 +207,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 
 def _summary(path: str, block: InputBlock) -> str:
-    """Returns the text of a compaction block: a summary that the client sends instead of the messages before the
-    block.
+    """Returns the text of a compaction block. The text is a summary that the client sends instead of the messages
+    before the block.
     """
     if block.content is None or isinstance(block.content, str):
         return f"{block.content}\n\n" if block.content else ""

@@ -85,8 +85,8 @@ class InputTurn(msgspec.Struct, frozen=True):
 
 
 class ClientTool(msgspec.Struct, frozen=True):
-    """A tool. A tool whose type is not custom has no schema: either the provider runs the tool, or the provider's model
-    knows the tool's input.
+    """A tool. A tool whose type is not custom has no schema. Either the provider runs such a tool, or the provider's
+    model knows its input.
     """
 
     name: str = ""
@@ -246,8 +246,8 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 
 class MessageErrorBody(msgspec.Struct, frozen=True):
-    """An error. `code` and `param` are llmd's own members: the code that logs and metrics show, and the client's name
-    of the wrong field.
+    """An error. `code` and `param` are llmd's own members. `code` also appears in logs and metrics. `param` is the
+    client's name of the wrong field.
     """
 
     type: str

@@ -50,7 +50,7 @@ def error_of(error: ApiError) -> wire.MessageError:
 
 
 def _message_of(error: ApiError) -> str:
-    """Returns the text of an error. A prompt that is too long gets the text of Anthropic's API, by which agents
+    """Returns the text of an error. A prompt that is too long gets the text of Anthropic's API. By this text, agents
     recognize the error and read its numbers.
     """
     if isinstance(error, ContextLengthError):

@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 class NativeWriter(Writer):
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
-        """`fields` has the paths of the members that the request wants (response_fields): in a stream, they are the
+        """`fields` has the paths of the members that the request wants (response_fields). In a stream, they are the
         members of the last event. None if the request wants all members.
         """
         self._model = state.model_id

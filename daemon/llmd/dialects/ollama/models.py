@@ -111,8 +111,8 @@ def _parameters(state: State) -> str:
 
 
 def _facts(state: State) -> dict[str, Any]:
-    """Returns facts about the model. context_length is the size of the context that llmd serves, not of the context
-    that the model was trained for: clients send as many tokens as context_length allows.
+    """Returns facts about the model. context_length is the size of the context that llmd serves. The context that the
+    model was trained for may be larger, but clients send as many tokens as context_length allows.
     """
     info = state.engine.info
     return {

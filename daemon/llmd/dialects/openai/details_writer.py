@@ -1,5 +1,6 @@
-"""Makes the members of OpenAI's completions that a request can ask for in addition to the text: log probabilities,
-token ids, usage so far, progress of prefill, and timings. The members are the same in events and in complete answers.
+"""Makes the members of OpenAI's completions that a request can ask for in addition to the text. These are log
+probabilities, token ids, usage so far, progress of prefill, and timings. The members are the same in events and in
+complete answers.
 """
 
 from __future__ import annotations

@@ -127,9 +127,9 @@ def _is_legacy(message: wire.Message) -> bool:
 
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Adds ids to calls of the old functions API, which have no ids: many templates need an id to match a call with its
-    result. The id is made from the message's index, so that the message gets the same id when it is sent again in a
-    longer conversation.
+    """Adds ids to calls of the old functions API, which have no ids. Many templates need an id to match a call with its
+    result. The id is made from the message's index. So the message gets the same id when it is sent again in a longer
+    conversation.
     """
     found, called = [], ""
     for n, message in enumerate(messages):

@@ -84,7 +84,7 @@ def completion_of(body: CompletionRequest, headers: Headers) -> GenerationReques
 
 def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
     """Returns the fields of GenerationRequest that chat and text completions have in common. The maximum length of the
-    answer is the first member of `lengths` that is set, or `length` if none is set.
+    answer is the first member of `lengths` that is set. If none is set, it is `length`.
     """
     candidates = ((name, getattr(body, name)) for name in lengths)
     limit = next(((name, value) for name, value in candidates if value is not None), None)
@@ -112,7 +112,7 @@ def session_of(body: CompletionBase, headers: Headers) -> Session:
 
 
 def prompts_of(body: CompletionRequest) -> list[RawPrompt]:
-    """Returns the prompts. By default, the names of control tokens in a prompt become these tokens: no template adds
+    """Returns the prompts. By default, the names of control tokens in a prompt become these tokens. No template adds
     control tokens here, so the client has to write them.
     """
     contents = _each(body.prompt)
@@ -164,8 +164,8 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """Returns two numbers for each prompt: how many answers to return, and how many to generate, from which the best
-    ones are chosen. The second number is 0 if all generated answers are returned.
+    """Returns two numbers for each prompt: how many answers to return, and how many to generate. The best ones are then
+    chosen from the generated answers. The second number is 0 if all generated answers are returned.
     """
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)
@@ -282,7 +282,8 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
     """Returns the maximum number of reasoning tokens: the first of several members that is set. Returns None if no
-    member is set, or if the first one is -1 (no limit). Raises an ApiError that names the wrong field.
+    member is set, or if the first one is -1. A value of -1 means no limit. Raises an ApiError that names the wrong
+    field.
     """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (

@@ -1,7 +1,7 @@
 """Turns the items of a request's input into the messages of a conversation. Pure.
 
-Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored,
-because clients also send items that they have received from other servers.
+Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored.
+Clients also send items that they have received from other servers.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
 
 
 def _speaker(item: InputItem) -> str:
-    """Returns the role of the message that is made from the item, or "" if no message is made from it."""
+    """Returns the role of the message that is made from the item. Returns "" if no message is made."""
     if item.kind == "message":
         return item.role or ""
     if item.kind.endswith("_call_output"):
@@ -178,7 +178,9 @@ def _text(path: str, content: str | Sequence[InputContent], *, is_result: bool =
 
 
 def _call(item: InputItem) -> PlainToolCall | None:
-    """Returns the tool call. Returns None if the item is no tool call, or if the provider has run the tool."""
+    """Returns the tool call. Returns None if the item is no tool call. Also returns None if the provider has run the
+    tool.
+    """
     if item.kind == "function_call":
         call = item.read(wire.InputFunctionCall)
         return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)

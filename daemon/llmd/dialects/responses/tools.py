@@ -89,7 +89,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Called if the model can call none of the tools in `lists`: all of them run on a provider's servers. Raises
+    """Called if the model can call none of the tools in `lists`. All of them run on a provider's servers. Raises
     ApiError, unless the lists are empty.
     """
     for path, tools in lists:

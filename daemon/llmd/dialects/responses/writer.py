@@ -105,9 +105,9 @@ class ResponseWriter(Writer):
     # --- items -------------------------------------------------------------------------------------------------------
 
     def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
-        """Returns the item to which the next part belongs, and the events that must be sent before the part. If the
-        open item is of this kind and `is_same` is true, returns the open item and no events. Otherwise closes the open
-        item and opens a new one.
+        """Returns the item to which the next part belongs. Also returns the events that must be sent before the part.
+        If the open item is of this kind and `is_same` is true, returns the open item and no events. Otherwise closes
+        the open item and opens a new one.
         """
         if isinstance(self._open, kind) and is_same:
             return [], self._open
