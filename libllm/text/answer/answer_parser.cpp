@@ -83,9 +83,9 @@ struct llm_answer_parser {
     size_t at = 0;
     bool is_done = false;
 
-    /* The text that is parsed is base + pending: all text since parsing last began, without the parts that are no
-     * longer needed. */
-    std::string base;        /* text that has been parsed; its end is of kind `mode` (text, reasoning or a call) */
+    /* The text that is parsed is base + pending. This is all text since parsing last began. Unneeded parts are left
+     * out. */
+    std::string base;        /* text that has been parsed. `mode` is the kind of its end */
     common_chat_msg settled; /* the message that `base` contains */
     part mode = part::NONE;  /* NONE if base is the prompt's opening */
     std::string pending;
@@ -93,8 +93,8 @@ struct llm_answer_parser {
     size_t n_fit = 0;        /* length of the longest beginning of `pending` that was found to fit the form */
     size_t next = 1;         /* size of `pending` at which it is parsed next */
     size_t long_at = 0;      /* size of base + pending from which on a call is shortened */
-    bool is_outside = false; /* true after an error: text is reported without parsing, up to a delimiter with which
-                              * parsing can begin again */
+    bool is_outside = false; /* true after an error. Text is then reported without parsing, until parsing can begin
+                              * again at a delimiter */
 
     /* The rest of a call that broke its form is not reported. */
     bool is_in_broken_call = false;
@@ -146,8 +146,8 @@ void llm_answer_parser::report(const char *kind, const std::string &text, size_t
     }
 }
 
-/* Blanks at the end of the text are held back. They are reported before the text that follows, or at the end of the
- * answer, because blanks between text and a call do not count as text. */
+/* Blanks at the end of the text are held back. Blanks between text and a call do not count as text. So blanks are
+ * reported before the text that follows, or at the end of the answer. */
 void llm_answer_parser::report_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -277,8 +277,8 @@ void llm_answer_parser::examine()
     }
 }
 
-/* Called if the text ends within a call. Removes parts of the call from base + pending, if a check shows that they are
- * not needed. */
+/* Called if the text ends within a call. Removes unneeded parts of the call from base + pending. A check shows whether
+ * a part is needed. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -328,8 +328,8 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* Returns how many of the first n_fitting bytes of `pending` must not be reported as text: bytes that were reported
- * before, and delimiters after them. */
+/* Returns how many of the first n_fitting bytes of `pending` must not be reported as text. These are the bytes that
+ * were reported before, and delimiters after them. */
 size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_reported = std::min(std::max(now.n_reported, base.size()) - base.size(), n_fitting);
@@ -342,7 +342,7 @@ size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting
     return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
-/* Returns the position in `pending` after the delimiter that closes reasoning and the delimiter that opens the text or
+/* Returns the position in `pending` after two delimiters. The first closes reasoning, and the second opens the text or
  * call after it. Returns n_reported if reasoning is not closed there. */
 size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
@@ -358,8 +358,8 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 }
 
 /* Called when the text no longer fits the form. Finds by bisection how much of the text fits, and reports that part.
- * The next character is text, unless a reported call is incomplete: then the rest of this call is dropped. A call whose
- * name is incomplete has not been reported, so all of it becomes text. */
+ * The next character is text. Exception: if a reported call is incomplete, the rest of this call is dropped. A call
+ * whose name is incomplete has not been reported, so all of it becomes text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -397,7 +397,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts `rest`, the text that was consumed last, back into `incoming`, so that it is consumed again. */
+/* Puts the text `rest`, which was consumed last, back into `incoming`. It is then consumed again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
@@ -409,8 +409,8 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a malformed call. It ends before the text or the call that follows the call's closing delimiter,
- * or, without a closing delimiter, before a delimiter with which calls begin. */
+/* Drops the rest of a malformed call. The malformed call ends before the text or the call that follows its closing
+ * delimiter. Without a closing delimiter, it ends before the next opening of a call. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -431,8 +431,8 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* If a limit (such as max_tokens) has cut the answer off: returns whether `rest`, its end, is text and not the
- * beginning of a call. */
+/* Called if a limit (such as max_tokens) has cut the answer off. `rest` is the answer's end. Returns whether `rest` is
+ * text and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
@@ -442,7 +442,7 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
 }
 
 /* Called if the answer ends before its form is complete. If a call was reported and another call could follow it, the
- * rest is not reported as text: it belongs to the first call or begins another call. */
+ * rest is not reported as text. The rest then belongs to the first call or begins another call. */
 void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_not_text(now, pending.size());

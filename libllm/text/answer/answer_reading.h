@@ -14,8 +14,8 @@
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
     std::string opening;   /* the end of the prompt; the parser of the form expects it before the answer */
-    std::string reopening; /* `opening` without the delimiter that opens reasoning; parsed instead of `opening` if
-                            * parsing begins again in the middle of an answer */
+    std::string reopening; /* `opening` without the delimiter that opens reasoning. It is used if parsing begins again
+                            * in the middle of an answer */
     std::string thinking_end;
     bool calls_once = false;
     bool must_call = false; /* a grammar forces a tool call, so the answer has no text */
@@ -29,12 +29,12 @@ struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
     bool fits = false;     /* whether an answer of this form can begin with the text */
-    common_chat_msg said;  /* the message that the text contains so far, if `fits` */
+    common_chat_msg said;  /* if `fits`, the message that the text contains so far */
     part last = NONE;      /* kind of the part that contains the last byte, and can continue after it */
     size_t n_reported = 0; /* position after the last part of the text whose content is in `said` */
 
-    /* Set if `last` is CALL: the positions at which the first call, the last call, and the unfinished value in the last
-     * call's arguments begin. */
+    /* Positions of a tool call, set if `last` is CALL. They are the beginnings of the first call, of the last call, and
+     * of the unfinished value in the last call's arguments. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
     size_t unnamed_call = SIZE_MAX; /* beginning of the last call if its name is not complete, otherwise SIZE_MAX */
     bool is_value_verbatim = false; /* whether the unfinished value is plain text, without quotes and escapes, up to its
@@ -49,8 +49,8 @@ struct answer_reading {
 struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
-    kind what; /* UNSURE if the text is only the first bytes of a delimiter; BEGIN if it is a delimiter with which calls
-                * begin, so that parsing can begin again here */
+    kind what; /* UNSURE if the text is only the first bytes of a delimiter. BEGIN if calls begin with this delimiter.
+                * Parsing can begin again at such a delimiter */
     size_t n_bytes;
 };
 
@@ -58,13 +58,14 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply, and for a second call if only
-     * one call is allowed. */
+    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply. Also returns it for a second
+     * call if only one call is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
-    /* Returns whether `begun`, the end of an answer that a limit cut off, is reported as text. `begun` is not reported
-     * if it begins with at least three bytes of a delimiter ("<to"). One or two such bytes are more often text. */
+    /* A limit has cut an answer off, and `begun` is the answer's end. Returns whether `begun` is reported as text.
+     * `begun` is not reported if it begins with at least three bytes of a delimiter ("<to"). One or two such bytes are
+     * more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */

@@ -23,7 +23,7 @@ bool is_within_character(char c)
     return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
 }
 
-/* Scans the lists, objects and strings of a value that is still being generated, and finds the parts that can be left
+/* Scans the lists, objects and strings of a value that is still being generated. Finds the parts that can be left
  * out. */
 class containers {
   public:
@@ -36,8 +36,8 @@ class containers {
     }
 
     /* Returns the parts that can be left out, in ascending order and not adjacent. These parts are the complete
-     * elements of each list or object that is still open, and the middle of the string that is still open. If the
-     * element after the last comma has no byte yet, all elements of its list or object are kept. */
+     * elements of each list or object that is still open. The middle of a string that is still open can also be left
+     * out. If the element after the last comma has no byte yet, all elements of its list or object are kept. */
     std::vector<span> superfluous() const
     {
         std::vector<span> out;
@@ -136,7 +136,7 @@ std::vector<span> superfluous_text(const std::string &text, size_t begin)
     return from < to ? std::vector<span>{{from, to}} : std::vector<span>();
 }
 
-/* Returns the parts that can be left out of the value in which the text ends. No part of a number can be left out: the
+/* Returns the parts that can be left out of the value in which the text ends. No part of a number can be left out. The
  * parser needs all characters to see that the value is a number. */
 std::vector<span> superfluous_value(const std::string &text, const answer_reading &now, bool has_marked_strings)
 {

@@ -1,14 +1,16 @@
 /* answer_shortening.h: shortens an answer that ends within a tool call, before llama.cpp's parser parses it again. The
- * parts that no longer matter for parsing the rest are left out: tool calls before the last one, complete elements of
- * lists and objects that are still open, and the middle of a long string. Used only by the answer parser. An example,
- * before and after:
+ * parts that no longer matter for parsing the rest are left out. These parts are:
+ * - tool calls before the last one,
+ * - complete elements of lists and objects that are still open,
+ * - the middle of a long string.
+ * Used only by the answer parser. An example, before and after:
  *
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
  *   {"files": [{"text": "32 bytes, 96 bytes
  *
  * Whatever the model generates next should be parsed in the same way after both texts. This cannot be proved, so it is
- * checked: the shortened text is parsed once, and the parts are left out only if the result agrees with the result for
- * the whole text (answer_says_less). */
+ * checked. The shortened text is parsed once, and its result is compared with the result for the whole text
+ * (answer_says_less). The parts are left out only if the results agree. */
 #ifndef LLM_ANSWER_SHORTENING_H
 #define LLM_ANSWER_SHORTENING_H
 

@@ -59,9 +59,9 @@ bool is_scalar(const std::string &text)
 }
 
 /* Copies the JSON object to `out`, piece by piece (brackets, commas, strings, numbers, ...). The first `n_sure` bytes
- * of `out` are certain: whatever is generated next cannot change them. Only these bytes are returned. For {"a": "x",
- * "b": tru the result is {"a": "x". A member's name becomes certain when its value begins. A comma becomes certain
- * together with the piece after it, since {"a": "x",} is repaired by dropping the comma. */
+ * of `out` are certain: whatever is generated next cannot change them. Only these bytes are returned. For example, the
+ * text {"a": "x", "b": tru gives the result {"a": "x". A member's name becomes certain when its value begins. A comma
+ * becomes certain together with the piece after it. In {"a": "x",} the comma is dropped. */
 class object_scanner {
   public:
     explicit object_scanner(const std::string &written) : text(written) {}
@@ -151,8 +151,8 @@ class object_scanner {
         return true;
     }
 
-    /* Copies a string. Each character of the string becomes certain when it is copied. But if the string is a member's
-     * name, it becomes certain only when the member's value begins. */
+    /* Copies a string. Each character of the string becomes certain when it is copied. Exception: a member's name
+     * becomes certain only when the member's value begins. */
     bool string(bool is_name)
     {
         put('"', now);
@@ -212,7 +212,7 @@ class object_scanner {
         return found;
     }
 
-    /* Copies an escape. An escape that only other languages have (\x41, \') is replaced by the character that it means.
+    /* Copies an escape. An escape of another language, such as \x41 or \', is replaced by the character that it means.
      * Returns false if the escape is incomplete. */
     bool escape()
     {
@@ -248,8 +248,8 @@ class object_scanner {
     }
 
     /* Copies an escape \uXXXX. Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse the half and
-     * with it the whole tool call. The first half of a pair is copied only when six more bytes show whether the second
-     * half follows. */
+     * with it the whole tool call. The first half of a pair is copied only after six more bytes. These bytes show
+     * whether the second half follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;

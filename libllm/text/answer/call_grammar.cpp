@@ -13,9 +13,9 @@ namespace {
 
 using tags = common_chat_peg_builder;
 
-/* n arguments in any order take 2^n rules of about 120 bytes each, one rule for each set of missing arguments. (A rule
- * for each order would take n! rules.) If a tool has more than UNORDERED_MAX arguments, the required arguments must
- * come in the order of the schema, and optional arguments can come anywhere between them, each any number of times. */
+/* n arguments in any order take 2^n rules of about 120 bytes each, one rule for each set of missing arguments. A rule
+ * for each order would take n! rules. If a tool has more than UNORDERED_MAX arguments, the required arguments must come
+ * in the order of the schema. Optional arguments can then come anywhere between them, each any number of times. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
 /* Matches any argument name. Used if a grammar of the names that the schema allows would be too large. */
@@ -49,9 +49,10 @@ class shared_marks {
     std::map<std::string, size_t> rules;
 };
 
-/* Makes the rules of one tool's arguments. An argument is either *counted* (it can come at most once, and the rules of
- * rest() depend on which counted arguments are still missing) or *repeated* (it can come any number of times). Required
- * arguments are counted; optional arguments are counted only if the tool has few arguments. */
+/* Makes the rules of one tool's arguments. An argument is either *counted* or *repeated*. A counted argument can come
+ * at most once. The rules of rest() depend on the counted arguments that are still missing. A repeated argument can
+ * come any number of times. Required arguments are counted. Optional arguments are counted only if the tool has few
+ * arguments. */
 class argument_rules {
   public:
     argument_rules(parser_graph *graph, shared_marks *all_marks, tool_schemas *compiled, size_t number_of_call,
@@ -98,13 +99,13 @@ class argument_rules {
     bool keeps_all = false;                /* optional arguments are counted, too */
     bool is_ordered = false;               /* counted arguments must come in the order of the schema */
     std::vector<size_t> counted, repeated; /* nodes of the parser graph, one per argument */
-    /* one rule for all repeated arguments; when each rule of rest() listed them, the grammar grew quadratically */
+    /* one rule for all repeated arguments. When each rule of rest() listed them, the grammar grew quadratically */
     size_t any_repeated = 0;
     std::vector<bool> is_required;             /* whether each counted argument is required */
     std::map<std::vector<bool>, size_t> rests; /* rule for each set of missing counted arguments */
 
-    /* Returns whether llama.cpp's parser of this tool call allows blanks outside arguments and outside the text that
-     * opens the call. If it does, blanks are also allowed between arguments. */
+    /* Returns whether llama.cpp's parser of this tool call allows blanks outside arguments. If so, blanks are also
+     * allowed between arguments. Blanks in the text that opens the call do not count. */
     bool has_blanks_outside(size_t call) const
     {
         bool has_blanks_there = false;
@@ -192,8 +193,8 @@ class argument_rules {
                std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
     }
 
-    /* Returns the nodes with adjacent literals joined, so that there are as few literals as possible: one for the
-     * argument's name, and shared rules for the text around the name. `name` is "" if the argument can have any
+    /* Joins adjacent literals, and returns the nodes. There are then as few literals as possible. The argument's name
+     * is one literal, and the text around the name uses shared rules. `name` is "" if the argument can have any
      * name. */
     std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
     {
@@ -271,7 +272,7 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule of everything that can follow while the counted arguments in `left` are still missing. Each set
+    /* Returns the rule of everything that can follow. `left` says which counted arguments are still missing. Each set
      * of missing arguments has one rule, in whatever order the other arguments came. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
@@ -329,8 +330,8 @@ size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
                                                                   [](const auto &one) { return one.is_required; }));
 }
 
-/* Returns the largest number of arguments that a tool can have in any order, such that all tools together have at most
- * ORDERS_MAX rules. */
+/* Returns the largest number of arguments that a tool can have in any order. All tools together have at most ORDERS_MAX
+ * rules. */
 size_t unordered_max(const std::vector<call_of_tool> &calls)
 {
     size_t most = UNORDERED_MAX;

@@ -85,8 +85,8 @@ std::string common_head(const std::string &one, const std::string &other)
         0, static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin()));
 }
 
-/* MiniMax M3 writes the name of an argument also into the closing delimiter. A string without quotes then ends at the
- * text with which both the opening and the closing delimiter begin, so no string can contain this text. */
+/* MiniMax M3 writes the name of an argument also into the closing delimiter. The opening and the closing delimiter
+ * begin with the same text. A string without quotes then ends at this text, and cannot contain it. */
 void close_with_name(parser_graph *graph, const std::string &close, size_t at, size_t n_name, size_t name,
                      const std::string &open, argument_way *out)
 {
@@ -132,9 +132,9 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
     return is_said;
 }
 
-/* DeepSeek's models state for each argument whether it is a string, so there are two ways to write an argument.
- * llama.cpp's parser has only the way that the schema suggests. A parameter that can be a string or null needs both
- * ways, since a string is written differently than null. */
+/* DeepSeek's models state for each argument whether it is a string. So there are two ways to write an argument.
+ * llama.cpp's parser has only the way that the schema suggests. A string is written differently than null. So a
+ * parameter that can be a string or null needs both ways. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
@@ -179,9 +179,8 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
     return told_apart(graph, one);
 }
 
-/* Descends into the node (a tag, a sequence) as long as a single child contains all arguments, so that everything
- * around the arguments stays. Then replaces the children by `with`, from the first child that contains an argument to
- * the last. */
+/* Descends into the node (a tag, a sequence) as long as a single child contains all arguments. So everything around the
+ * arguments stays. Then replaces the children by `with`, from the first child that contains an argument to the last. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

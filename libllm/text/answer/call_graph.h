@@ -1,7 +1,7 @@
-/* call_graph.h: finds the parts of tool calls in the graph of llama.cpp's parser of an answer (parser_graph.h), and
- * replaces the arguments. Each model family writes tool calls in its own way. This code uses only the positions of
- * llama.cpp's tags (nodes such as TOOL_OPEN and TOOL_ARG), so that no code depends on the family. The functions change
- * nothing but the graph, which the caller owns. */
+/* call_graph.h: finds the parts of tool calls in the graph of llama.cpp's parser of an answer, and replaces the
+ * arguments. parser_graph.h describes the graph. Each model family writes tool calls in its own way. This code uses
+ * only the positions of llama.cpp's tags, which are nodes such as TOOL_OPEN and TOOL_ARG. So no code depends on the
+ * family. The functions change nothing but the graph, which the caller owns. */
 #ifndef LLM_CALL_GRAPH_H
 #define LLM_CALL_GRAPH_H
 
@@ -13,9 +13,9 @@
 
 std::string without_blanks(const std::string &text); /* removes blanks at both ends */
 
-/* Returns the nodes that match one tool call each: sequences from the text that opens the call to the text that closes
- * it. They are found by the tags of these two texts, because some of llama.cpp's parsers have no tag around a tool
- * call. `opens` and `closes` are graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
+/* Returns the nodes that match one tool call each. Such a node is a sequence from the text that opens the call to the
+ * text that closes it. The nodes are found by the tags of these two texts. Some of llama.cpp's parsers have no tag
+ * around a tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
@@ -23,11 +23,11 @@ std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool
  * it, joined. Returns "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
-/* Returns the text that closes an argument, or "" if there is no such text or more than one. */
+/* Returns the text that closes an argument. Returns "" if there is no such text or more than one. */
 std::string argument_close(const parser_graph &graph, size_t argument);
 
-/* Returns whether all arguments of a tool call (nodes with the tag TOOL_ARG) have a closing delimiter, as in <a>1</a>,
- * and not as in f(a=1, b="x"). */
+/* Returns whether all arguments of a tool call have a closing delimiter. For example, <a>1</a> has one, and f(a=1,
+ * b="x") has none. Arguments are nodes with the tag TOOL_ARG. */
 bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &arguments);
 
 /* Returns the nodes of an argument that come before its value. The list is empty if the parser does not define the

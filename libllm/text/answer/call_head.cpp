@@ -39,8 +39,9 @@ common_json result_of_call()
     return out;
 }
 
-/* Renders a conversation that ends with a tool call or, if `has_result`, with the result of the call. The arguments are
- * tried as an object and then as JSON text, which some templates need. Returns "" if the template accepts neither. */
+/* Renders a conversation that ends with a tool call. With `has_result`, it ends with the result of the call. The
+ * arguments are tried as an object and then as JSON text, which some templates need. Returns "" if the template accepts
+ * neither. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));
@@ -68,8 +69,8 @@ bool is_of_name(char c)
 }
 
 /* Returns the position at which the opening delimiters of a tool call begin. `begin` is the position of the delimiter
- * that triggers the grammar. If other delimiters (which open a group of calls) are directly before it, returns the
- * position of the first of these. */
+ * that triggers the grammar. Delimiters that open a group of calls can be directly before it. Then returns the position
+ * of the first of these delimiters. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {
@@ -87,7 +88,8 @@ size_t begin_with_marks(const std::string &text, size_t begin, const std::vector
     return begin;
 }
 
-/* Returns the delimiters that open tool calls in this form of answers, without delimiters of reasoning and of turns. */
+/* Returns the delimiters that open tool calls in this form of answers. Delimiters of reasoning and of turns are left
+ * out. */
 std::vector<std::string> marks_of_calls(const common_chat_params &form)
 {
     std::vector<std::string> out =
@@ -105,9 +107,9 @@ std::vector<std::string> marks_of_calls(const common_chat_params &form)
 
 } // namespace
 
-/* The head begins at the last trigger (a text at which the grammar begins to apply) before the tool's name. If there is
- * no trigger, or if the character after the name could belong to a longer name, the head is unknown. An incomplete head
- * would end the reasoning wherever the model only mentions the delimiter. */
+/* The head begins at the last trigger before the tool's name. A trigger is a text at which the grammar begins to apply.
+ * If there is no trigger, or if the character after the name could belong to a longer name, the head is unknown. An
+ * incomplete head would end the reasoning wherever the model only mentions the delimiter. */
 call_head call_head_of(const common_chat_template &tmpl, autoparser::generation_params params,
                        const common_chat_params &form)
 {

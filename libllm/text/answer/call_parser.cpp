@@ -17,9 +17,9 @@ const char *const BLANKS = " \t\r\n";
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Nodes that parse values as JSON or as Python writes them, because templates write True, None and 'x' in earlier tool
- * calls, and models imitate them. A number or word must not be followed by a letter or digit, so `nullable` and 12ab do
- * not match. Where each parameter is between its own delimiters, `nullable` and 12ab then become strings. */
+/* Nodes that parse values as JSON or as Python writes them. Templates write True, None and 'x' in earlier tool calls,
+ * and models imitate them. A number or word must not be followed by a letter or digit, so `nullable` and 12ab do not
+ * match. Where each parameter is between its own delimiters, `nullable` and 12ab then become strings. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
@@ -81,8 +81,10 @@ class values {
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 /* Makes the parser of a tool call accept more than llama.cpp's parser does: other orders, other names, other values.
- * There are three ways to write arguments: as one JSON object, as in Python (a=1, b="x"), and each between its own
- * delimiters. */
+ * There are three ways to write arguments:
+ * - as one JSON object,
+ * - as in Python, for example a=1, b="x",
+ * - each between its own delimiters. */
 class widening {
   public:
     /* `has_own_values` is true if the model family writes values neither as JSON nor as Python. */
@@ -119,7 +121,7 @@ class widening {
             all.push_back(one);
         }
         /* Each argument is accepted any number of times and in any order. The tool can inform the model about missing
-         * or repeated arguments, while a tool call that is not parsed is lost. */
+         * or repeated arguments. A tool call that is not parsed would be lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
@@ -184,8 +186,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* For an argument that need not be a string: makes the parser accept JSON, Python values, and any other text as its
-     * value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
+    /* Changes an argument that need not be a string. Its parser then accepts JSON, Python values, and any other text as
+     * the value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -239,7 +241,7 @@ class widening {
 
 /* ---- reasoning --------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the node `part` is a closing delimiter of reasoning, that is one of the texts `ends`. */
+/* Returns whether the node `part` is a closing delimiter of reasoning. `ends` has these delimiters. */
 bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std::string> &ends)
 {
     const std::vector<std::string> literals = graph.literals(part);
@@ -250,9 +252,9 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
 
 /* If the node is a sequence of reasoning and its closing delimiter, makes the beginning of a tool call end the
  * reasoning, too. GLM 4.7, Qwen3, MiniMax M2 and other models sometimes write a tool call inside <think> and never
- * write </think>. Such a call would otherwise be reported as reasoning. Each head contains the name of an offered tool,
- * so that reasoning about tool calls stays reasoning. The head is only a look-ahead (`and`), so that the parser of the
- * tool call consumes it. */
+ * write </think>. Such a call would otherwise be reported as reasoning. Each head contains the name of an offered tool.
+ * So reasoning about tool calls stays reasoning. The head is only a look-ahead (`and`). The parser of the tool call
+ * consumes it. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();
@@ -297,9 +299,9 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
     }
 }
 
-/* Collects the delimiters of tool calls: the texts that open and close a call, and the texts before and after calls.
- * They are needed to drop the rest of a malformed tool call up to a closing delimiter. The text that opens a call can
- * include the tool's name, which is no delimiter and is removed. */
+/* Collects the delimiters of tool calls. These are the texts that open and close a call, and the texts before and after
+ * calls. They are needed to drop the rest of a malformed tool call up to a closing delimiter. The text that opens a
+ * call can include the tool's name. The name is no delimiter and is removed. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;

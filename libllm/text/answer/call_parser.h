@@ -1,9 +1,10 @@
-/* call_parser.h: makes llama.cpp's parser of answers accept the tool calls that models and their templates write in
- * practice. The functions are pure.
+/* call_parser.h: makes llama.cpp's parser of answers accept the tool calls that models and templates really write. The
+ * functions are pure.
  *
  * From the tools' schemas, llama.cpp makes one parser for two purposes: to make the grammar, and to parse. The grammar
- * should allow only valid tool calls. Parsing should accept as many tool calls as possible: a call that is not parsed
- * is lost, while the tool could have answered an invalid call with an error, so that the model could correct itself. */
+ * should allow only valid tool calls. Parsing should accept as many tool calls as possible. A call that is not parsed
+ * is lost. But the tool could have answered an invalid call with an error, and the model could have corrected
+ * itself. */
 #ifndef LLM_CALL_PARSER_H
 #define LLM_CALL_PARSER_H
 
@@ -13,11 +14,14 @@
 #include <string>
 #include <vector>
 
-/* Returns a more tolerant version of `parser`, which is used only for parsing and not for a grammar. It also accepts
- * values as Python writes them, parameters in any order, calls without some of the required parameters, and parameters
- * that the schema does not declare. If each parameter is between its own delimiters, a value that is neither JSON nor
- * Python is a string. The values of Gemma 4 and MiniMax M3 have a syntax of their own, which stays unchanged. Each text
- * in `heads` (call_head.h) begins a tool call even in the middle of reasoning. */
+/* Returns a more tolerant version of `parser`, which is used only for parsing and not for a grammar. It also accepts:
+ * - values as Python writes them,
+ * - parameters in any order,
+ * - calls without some of the required parameters,
+ * - parameters that the schema does not declare.
+ * If each parameter is between its own delimiters, a value that is neither JSON nor Python is a string. The values of
+ * Gemma 4 and MiniMax M3 have a syntax of their own, which stays unchanged. Each text in `heads` (call_head.h) begins a
+ * tool call even in the middle of reasoning. */
 common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads);
 

@@ -1,5 +1,5 @@
-/* parser_graph.h: llama.cpp's parser of an answer as a graph that can be changed; llama.cpp has no functions for
- * changing a parser. A graph is owned by one caller. */
+/* parser_graph.h: changes llama.cpp's parser of an answer, which is represented as a graph. llama.cpp has no functions
+ * for changing a parser. A graph is owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
@@ -32,16 +32,17 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
-    /* Visits each node that is reachable from `from` (itself included) once, in the order in which the nodes parse a
-     * text. `enter` is called for each visited node and decides whether to visit the node's children. */
+    /* Visits `from` and each node that is reachable from it once. The order is the one in which the nodes parse a text.
+     * `enter` is called for each visited node and decides whether to visit the node's children. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
-    /* Returns the nodes with this tag that are reachable from `from` (itself included) without passing another node
-     * with this tag. */
+    /* Returns the nodes with this tag that are reachable from `from` without passing another node with this tag. `from`
+     * itself can be one of them. */
     std::vector<size_t> tagged(size_t from, const char *tag) const;
     /* Returns for each node whether a node with this tag is reachable from it. The list has no entries for nodes that
-     * are added later, so their numbers must not be used as an index. */
+     * are added later. So the numbers of such nodes must not be used as an index. */
     std::vector<bool> reaching(const char *tag) const;
-    /* Returns the texts of literals that are reachable from `from`, in the order in which the literals parse a text. */
+    /* Returns the texts of literals that are reachable from `from`. Their order is the one in which they parse a
+     * text. */
     std::vector<std::string> literals(size_t from) const;
 
     size_t add(const common_json &node);
@@ -66,14 +67,15 @@ class parser_graph {
     /* Returns a copy of the node and of everything below it, except rules, which stay shared. */
     size_t copy(size_t id);
 
-    /* Removes the nodes that are not reachable from the root, which changes the numbers of the other nodes. */
+    /* Removes the nodes that are not reachable from the root. This changes the numbers of the other nodes. */
     void remove_unused();
 
     common_json json() &&;
 
   private:
     std::vector<common_json> nodes;
-    std::map<std::string, size_t> rules, texts; /* rules: nodes by rule name; texts: nodes of text_with by `close` */
+    std::map<std::string, size_t> rules, texts; /* `rules` has nodes by rule name. `texts` has nodes of text_with by
+                                                 * `close` */
     size_t root;
 };
 

@@ -81,8 +81,8 @@ common_json written(const common_peg_until_parser &p)
     return {{"type", "until"}, {"delimiters", p.delimiters}};
 }
 
-/* Leaves the schema out: no schema of a client is passed to llama.cpp, because llama.cpp's grammar for it would differ
- * from the grammar that text/schema makes. */
+/* Leaves the schema out, because no schema of a client is passed to llama.cpp. llama.cpp's grammar for it would differ
+ * from the grammar of text/schema. */
 common_json written(const common_peg_schema_parser &p)
 {
     return {{"type", "schema"}, {"child", p.child}, {"name", p.name}, {"raw", p.raw}};
@@ -120,8 +120,8 @@ common_json written(const common_peg_ac_parser &p)
 
 /* ---- making parsers from JSON ------------------------------------------------------------------------------------ */
 
-/* Returns the number of a parser, and checks it, so that a wrong number is an error when the parser is made, and not in
- * the middle of an answer. */
+/* Returns the number of a parser, and checks it. So a wrong number is an error when the parser is made, and not in the
+ * middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();

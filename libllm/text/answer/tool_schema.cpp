@@ -17,7 +17,7 @@ constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
 constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place, a number that no schema contains */
 const char *const PREFIX = "j-";
 
-/* Returns the tool's schema, or {}, which allows any arguments, if the schema is malformed or very large. */
+/* Returns the tool's schema. If it is malformed or very large, returns {}, which allows any arguments. */
 schema_json parameters_of(const common_json &tool)
 {
     const common_json parameters = tool.at("function").value("parameters", common_json());
@@ -36,8 +36,8 @@ std::optional<std::string> element_if(const std::optional<std::string> &rule)
     return rule.has_value() && !rule->empty() ? tool_schemas::element_of(*rule) : rule;
 }
 
-/* If the parameter is a list, returns a simple schema of a list whose items are strings or any values, so that
- * llama.cpp's parser expects delimiters around each item. Returns null for any other parameter. */
+/* If the parameter is a list, returns a simple schema of a list. The list's items are strings or any values. With this
+ * schema, llama.cpp's parser expects delimiters around each item. Returns null for any other parameter. */
 common_json list_of(const schema_json &document, const std::string &name)
 {
     const auto properties = document.find("properties");
@@ -114,8 +114,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead,
- * because the model writes strings without quotes, up to the closing delimiter of its family. */
+/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead. The
+ * model writes strings without quotes, up to the closing delimiter of its family. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {

@@ -1,8 +1,8 @@
-/* tool_schema.h: prepares the tools from which llama.cpp makes its parser and grammar of tool calls, and completes the
- * grammar. The parameters of these tools are replaced by *places*. A place is a schema that allows only one constant.
- * llama.cpp supports such a schema for every model family, and writes the constant into its grammar as a literal.
- * libllm's own grammar of the arguments then replaces this literal, so llama.cpp never gets a client's schema. The
- * functions change only their tool_schemas object. */
+/* tool_schema.h: prepares tools for llama.cpp, and completes the grammar that llama.cpp makes. llama.cpp makes its
+ * parser and grammar of tool calls from these tools. The parameters of the tools are replaced by *places*. A place is a
+ * schema that allows only one constant. llama.cpp supports such a schema for every model family, and writes the
+ * constant into its grammar as a literal. libllm's own grammar of the arguments then replaces this literal. So
+ * llama.cpp never gets a client's schema. The functions change only their tool_schemas object. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -32,7 +32,7 @@ inline bool is_whole(tool_schema_detail detail)
 
 /* What a chat template requires of the tools from which llama.cpp makes its parser. */
 struct tool_template {
-    /* The template writes each item of a list between its own delimiters, so llama.cpp must know which parameters are
+    /* The template writes each item of a list between its own delimiters. So llama.cpp must know which parameters are
      * lists. */
     bool marks_items = false;
     bool needs_types = false; /* the template fails on a parameter without a type */
@@ -44,7 +44,7 @@ class tool_schemas {
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
     /* Returns the tool with places instead of its parameters. `tool` is a tool as in OpenAI's API. `has_form` is true
-     * if the client has given a grammar for one of the arguments; each argument then gets its own place. */
+     * if the client has given a grammar for one of the arguments. Each argument then gets its own place. */
     common_json placed(const common_json &tool, bool has_form);
 
     /* Returns whether the grammar contains the constants of all places. */
