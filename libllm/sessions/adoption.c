@@ -1,17 +1,17 @@
 /* See adoption.h. The segment is the shared memory with the session table of the earlier daemon. A candidate is a
  * branch that was found in a file or in the segment, and may get an entry. Files and segment are both read before any
- * branch is opened, so that all branches can be opened in the order of their last use. */
+ * branch is opened. Thus all branches can be opened in the order of their last use. */
 #include "sessions/adoption.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* this many sessions without an entry get a log line each; all further ones share one line */
+/* this many sessions without an entry get a log line each. All further ones share one line */
 enum { WAITING_NAMED_MAX = 4 };
 
 typedef struct candidate {
     branch_file file; /* contents of the branch file, updated from the segment; owns the tokens */
-    /* facts of the state file; is_there means that the file exists and has the memory layout of this engine */
+    /* facts of the state file. is_there: the file exists and has the memory layout of this engine */
     state_facts state;
     bool has_file;   /* false if only the segment contains the branch */
     bool is_changed; /* `file` differs from the branch file on disk */
@@ -67,9 +67,9 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* Updates a candidate from the segment, whose data are newer than the branch file. But if the segment's tokens are a
- * prefix of the file's tokens, the file's tokens are kept: then the branch was being prefilled again when its daemon
- * was killed. Returns false if memory is short. */
+/* Updates a candidate from the segment, whose data are newer than the branch file. Exception: if the segment's tokens
+ * are a prefix of the file's tokens, the file's tokens are kept. In this case the branch was being prefilled again when
+ * its daemon was killed. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     branch_file *f = &c->file;
@@ -203,7 +203,7 @@ static int by_use(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the state file belongs to the branch: whether the state's tokens are the branch's first k tokens. */
+/* Whether the state file belongs to the branch. The state's tokens must be the branch's first k tokens. */
 static bool has_state(const candidate *c)
 {
     return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
@@ -238,8 +238,8 @@ static void open_one(branch_table *table, const candidate *c)
     }
 }
 
-/* Writes the branch file of a branch that gets no entry, if the segment had newer data than the file. Takes ownership
- * of the tokens. */
+/* Called for a branch that gets no entry. Writes the branch file, if the segment had newer data than the file. Takes
+ * ownership of the tokens. */
 static void write_waiting(branch_table *table, candidate *c)
 {
     store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;

@@ -292,7 +292,7 @@ static bool copy_donor(branch *b, const branch *donor)
 }
 
 /* Loads a checkpoint. A checkpoint that is not whole lacks the KV cache of the attention layers. The branch's sequence
- * must then hold that KV cache already: its own, or that of the donor, which was copied before. */
+ * must already hold it. It may be a copy of the donor's KV cache. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);
@@ -421,7 +421,7 @@ static checkpoint *save_checkpoint(branch *b, const float *logits, bool whole)
 }
 
 /* Replaces `lesser`, a checkpoint of the same tokens that has no logits or is not whole, by a more complete checkpoint.
- * Returns the checkpoint that is in the store afterwards, which is `lesser` if saving fails. */
+ * Returns the checkpoint that is in the store afterwards. If saving fails, this is `lesser`. */
 static checkpoint *save_more(branch *b, const float *logits, bool whole, checkpoint *lesser)
 {
     checkpoint_store *store = b->shared->checkpoints;
@@ -449,7 +449,7 @@ void branch_checkpoint(branch *b, const float *logits, bool prefix)
     }
     checkpoint_store *store = b->shared->checkpoints;
     checkpoint *c = checkpoint_find(store, b->owner, branch_tokens(b), branch_n_tokens(b));
-    /* set even if saving fails, so that the next checkpoint is not due immediately */
+    /* set even if saving fails. Otherwise the next checkpoint would be due immediately */
     b->checkpoint_at = branch_n_tokens(b);
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
         c = save_more(b, logits, whole, c);

@@ -16,16 +16,17 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A branch has an entry in the session table as long as it is open, and a slot (a sequence of the model) while its
- * state is in the model's memory. A branch in PREFILL or DECODE may lose its slot for a while if too few KV cells are
- * free (decode_step.c).
+ * A branch has an entry in the session table as long as it is open. It has a slot (a sequence of the model) while its
+ * state is in the model's memory. If too few KV cells are free, a branch in PREFILL or DECODE may lose its slot for a
+ * while (decode_step.c).
  *
- * The resident tokens of a branch are its tokens in the session table. Invariant: if a branch has a slot and is not
- * torn, the model's sequence holds exactly the resident tokens. If a branch without a slot has a parked state, the
- * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
- * first `parked.k` are dropped, and the next request prefills what it needs of them. Resident tokens are written by
- * branch.c, except the first tokens of a branch that begins without a slot: these come from table_saved.c (a saved
- * session), table_copy.c (another branch) or adoption.c (an earlier daemon). */
+ * The resident tokens of a branch are its tokens in the session table. Invariant: unless a branch with a slot is torn,
+ * the model's sequence holds exactly the resident tokens. If a branch without a slot has a parked state, the state
+ * covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the first
+ * `parked.k` are dropped. The next request prefills what it needs of them.
+ *
+ * Resident tokens are written by branch.c. Exception: the first tokens of a branch that begins without a slot. They
+ * come from table_saved.c (a saved session), table_copy.c (another branch) or adoption.c (an earlier daemon). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -51,14 +52,14 @@ typedef struct branch_prompt {
     uint32_t n_head; /* see branch_choice.h */
 } branch_prompt;
 
-/* The part of a generation's data that its branch needs, while the generation uses the branch or waits for it. */
+/* What a branch needs to know of a generation that uses the branch or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
     struct branch_claim *next; /* next in the same queue */
-    /* the client reads the answer too slowly, so the generation needs no slot until the client catches up */
+    /* the client reads the answer too slowly. The generation needs no slot until the client catches up */
     bool is_paused;
-    /* the generation needs no slot yet: it waits until the prompt of an earlier request, which begins with the same
-     * tokens, is prefilled */
+    /* the generation needs no slot yet. An earlier request has a prompt that begins with the same tokens, and this
+     * prompt must be prefilled first */
     bool is_early;
 } branch_claim;
 
@@ -73,29 +74,28 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    /* the whole state (MODEL_STATE_FULL); NULL unless IN_MEMORY, where its bytes count as parked, or WRITING, where
-     * they count as in flight */
+    /* the whole state (MODEL_STATE_FULL). IN_MEMORY: its bytes count as parked. WRITING: they count as in flight. NULL
+     * in all other cases */
     blob *state;
     uint32_t k;          /* tokens that the state covers */
     size_t n_bytes;      /* size of the state, wherever it is */
     bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
     state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */
-    /* if READING for prompts of other branches, which wait for the state: the most tokens that any of these prompts
-     * shares with the state; 0 if the state is read only for the branch itself */
+    /* if READING: the most tokens that the state shares with a prompt of another branch that waits for it. 0 if the
+     * state is read only for the branch itself */
     uint32_t n_lend_tokens;
-    /* the state is lent: it is IN_MEMORY until the requests of other branches that waited for it have begun, then
-     * ON_DISK again */
+    /* the state is lent. It is IN_MEMORY until the waiting requests of other branches have begun, then ON_DISK again */
     bool is_lent;
-    /* if READING: number of the read; the result of an earlier read, from before a reset, has another number and is
-     * ignored */
+    /* if READING: number of the read. A result with another number is ignored. It is of an earlier read, from before a
+     * reset */
     uint64_t reading;
-    /* if ON_DISK or READING: when the branch's request stops waiting for the state; 0 if no request waits */
+    /* when the branch's request stops waiting for the state on disk; 0 if none waits */
     uint64_t wait_until_us;
 } parked;
 
-/* Totals of all open branches. branch.c updates them at each change, because the decode loop reports them often, and
- * adding up all entries each time would take too long. */
+/* Totals of all open branches. branch.c updates them at each change. The decode loop reports them often, and adding up
+ * all entries each time would take too long. */
 typedef struct branch_totals {
     uint32_t n_open;
     uint32_t n_named;
@@ -123,24 +123,24 @@ typedef struct branch {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* number of this branch; never changes, and names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    /* bytes that count for the branch's state file; the file on disk may still hold an older state */
+    /* bytes that count for the branch's state file. The file on disk may still hold an older state */
     size_t n_file_bytes;
     size_t n_stored_bytes; /* bytes of the state file that is on disk, according to the results of writes */
     uint64_t last_write;   /* number of the last write of the state file */
-    uint64_t file_since;   /* number of the last removal of the state file; results of earlier writes are ignored */
+    uint64_t file_since;   /* number of the last removal of the state file. Results of earlier writes are ignored */
     bool is_changing;      /* a command waits until the branch's name and pin are on disk */
     uint64_t used;         /* order of the last use: larger is more recent */
     session_table_record record;
     parked parked;
     bool was_parked; /* the branch's parked state was loaded into the slot, and no request has used the branch since */
     /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). Only the logits of branches
-     * without a slot count as parked memory: there can be many such branches, but there are few slots. */
+     * without a slot count as parked memory. There can be many such branches, but there are few slots. */
     float *logits;
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* If the branch is a copy that was made before another branch was truncated: how many tokens the truncation removed
-     * from that other branch. 0 for all other branches, and after a request has continued the copy. */
+    /* For a kept branch, which is a copy made before another branch was truncated: how many tokens the truncation
+     * removed. 0 for all other branches, and after a request has continued the copy. */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
@@ -172,7 +172,7 @@ bool branch_is_idle(const branch *b); /* no generation uses the branch or waits 
 /* ---- calls for a generation, in this order: branch_begin, _consumed..., _decoding, _consumed..., _ended ---- */
 
 /* Carries out the plan: brings the branch to the state after the prompt's first plan->n_keep tokens. `donor` is the
- * branch of plan->donor and `from` the checkpoint of plan->checkpoint; each is NULL if the plan has none. If the model
+ * branch of plan->donor, `from` the checkpoint of plan->checkpoint. Each is NULL if the plan has none. If the model
  * refuses any part of the plan, returns false and leaves the branch empty. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from);
 
@@ -211,20 +211,20 @@ void branch_hold_parked(branch *b, blob *state, uint32_t k); /* parks the state 
 void branch_set_file_bytes(branch *b, size_t n_bytes);
 
 /* Returns the state of the branch's first *k tokens as a blob that is held for `use` (ledger.h). If the branch has a
- * slot, its state is first saved to host memory; otherwise the parked state is returned. Returns NULL if the state is
- * only on disk, if the branch has no valid state, or if memory is short. */
+ * slot, its state is first saved to host memory. Otherwise the parked state is returned. Returns NULL if the branch has
+ * no valid state, or has it only on disk. Also returns NULL if memory is short. */
 blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
 /* A copy of the state of a branch with a slot, in a sequence of its own or in host memory. */
 typedef struct branch_copy {
-    int32_t slot; /* the sequence that holds the copy; BRANCH_NO_SLOT if `state` is the copy */
-    blob *state;  /* counts as parked (ledger.h); NULL if a sequence holds the copy */
+    int32_t slot; /* the sequence that holds the copy, or BRANCH_NO_SLOT */
+    blob *state;  /* the copy in host memory, counted as parked (ledger.h), or NULL */
 } branch_copy;
 
 /* Copies the state of `from` into the sequence free_slot, or into host memory if free_slot is BRANCH_NO_SLOT. A
- * sequence is allowed only if the model's sequences share cells. Returns false if memory is short. If the copy needs
- * the entry of another branch, the caller makes the copy first, and gives up the other branch only if the copy
- * succeeded. */
+ * sequence is allowed only if the model's sequences share cells. Returns false if memory is short. The copy may need
+ * the entry of another branch. Then the caller makes the copy first, and gives up the other branch only after a
+ * success. */
 bool branch_copy_of(const branch *from, int32_t free_slot, branch_copy *out);
 
 /* Makes `to` a copy of `from`, and takes ownership of `copy`. `to` must be open and empty, and have no slot. */
@@ -238,8 +238,11 @@ size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 bool branch_park(branch *b);
 
 /* Gives the branch a free slot and loads its parked state, if that is in memory. Drops the tokens that the state does
- * not cover. Returns MODEL_OK; MODEL_NO_CELLS if KV cells are short (nothing changed); MODEL_INVALID if the branch had
- * no state for its tokens or the model refused the state (the branch then has the slot and is invalid). */
+ * not cover. Returns one of these results:
+ *   - MODEL_OK
+ *   - MODEL_NO_CELLS if KV cells are short. Nothing has changed
+ *   - MODEL_INVALID if the branch had no state for its tokens, or the model refused the state. The branch then has the
+ *     slot and is invalid */
 model_result branch_take_slot(branch *b, uint16_t slot);
 
 void branch_publish(branch *b); /* writes `record` to the session table, where readers see it */

@@ -101,12 +101,12 @@ static branch *closed_entry(branch_table *table)
     return NULL;
 }
 
-/* A resource that has run out (entries, slots or KV cells), and which branches can be given up to free some of it. */
+/* A resource that has run out: entries, slots or KV cells. Says which branches can be given up to free some of it. */
 typedef struct shortage {
-    const branch *asker; /* the branch that needs the resource; NULL if that branch is not open yet */
+    const branch *asker; /* the branch that needs the resource, or NULL if not open yet */
     uint32_t owner;      /* owner of that branch */
     uint32_t limit;      /* total amount of the resource */
-    bool named;          /* true: named branches count; false: scratch branches count */
+    bool named;          /* whether named branches count, or scratch branches */
     bool has_slot;       /* the resource is slots or cells, not entries */
     bool in_tokens;      /* the resource is cells */
     bool pinned;         /* pinned branches can be chosen */
@@ -127,10 +127,9 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
         return (share_holding){.amount = 0};
     }
     /* Kept branches (n_kept > 0) are given up first. If an entry is needed, the other branches form two groups. With
-     * policy park, named branches without a slot are given up before those with a slot, because the new branch can get
-     * a slot by parking another branch. In all other cases, branches with a slot are given up first: the new branch
-     * then takes over that slot, and no second branch has to be closed. Within a group, the least recently used branch
-     * goes first. */
+     * policy park, named branches without a slot are given up before those with a slot. The new branch can get a slot
+     * by parking another branch. In all other cases, branches with a slot are given up first. The new branch then takes
+     * over that slot. Within a group, the least recently used branch goes first. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -394,7 +393,7 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            /* closed and not reused: a cache hit saves time, which can be measured and would reveal another owner's
+            /* closed and not reused. A cache hit saves time, which can be measured, and would reveal another owner's
              * tokens */
             table_close_branch(table, b);
             b = NULL;
@@ -556,9 +555,8 @@ static bool find_slot(branch_table *table, const branch *b, uint16_t *out)
     return false;
 }
 
-/* First reads the state from the disk, then finds a slot, then cells: a branch must not hold a slot while its state is
- * being read, and an idle branch must not be forgotten for a state that the cells cannot hold anyway
- * (table_may_fit). */
+/* First reads the state from the disk, then finds a slot, then cells. A branch must not hold a slot while its state is
+ * being read. An idle branch must not be forgotten for a state that the cells cannot hold (table_may_fit). */
 slot_result table_take_slot(branch_table *table, branch *b)
 {
     if (branch_has_slot(b)) {

@@ -25,15 +25,15 @@ typedef struct branch_table_options {
     llm_policy policy;
     uint32_t n_named;          /* slots for named branches */
     uint32_t n_scratch;        /* slots for scratch branches */
-    uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 unless the policy is park */
+    uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 without policy park */
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;     /* limit on the branches of one session */
     uint32_t n_owners;         /* initial value of branch_table.n_owners */
-    /* limit on bytes of states in memory: parked states, and states on their way to or from the store. For states on
-     * their way, 256 MiB or one larger state is always allowed, even if the limit is smaller (engine.c, ledger.h). */
+    /* limit on bytes of states in memory: parked states, and states on their way to or from the store. States on their
+     * way may always take 256 MiB, or be one larger state (engine.c, ledger.h). */
     size_t parked_bytes_max;
-    /* limit on bytes of state files; 0 stands for 1/TABLE_DISK_SHARE of the disk space that is free or already taken by
-     * state files */
+    /* limit on bytes of state files. 0 stands for 1/TABLE_DISK_SHARE of the disk space that is free or taken by state
+     * files */
     size_t parked_disk_bytes_max;
 } branch_table_options;
 
@@ -49,7 +49,7 @@ struct branch_table {
     store *store; /* NULL if there is no state directory */
     copy_cost_pace pace;
     branch_totals totals;
-    _Atomic uint32_t n_owners; /* number of owners that share the table; writer: any thread */
+    _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread writes it */
     share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */
     branch *branches;          /* n_entries branches, open or not */

@@ -11,13 +11,14 @@
  *                                                                                     below), and the next close or
  *                                                                                     stop tries again
  *
- * Example: PIN `a` marks the branches of session `a` as anchored (pinned by a command) and as changing (the disk may
- * not have the change yet), and pushes one job that writes their branch files. A second PIN or RENAME of `a` waits for
- * the result of that job. If the write fails, the branches get their former pins back, and their files are written once
- * more, because some files may already contain the new pins.
+ * Example: PIN `a` marks the branches of session `a` as anchored (pinned by a command). It also marks them as changing,
+ * which means that the disk may not have the change yet. One job is pushed that writes their branch files. A second PIN
+ * or RENAME of `a` waits for the result of that job. If the write fails, the branches get their former pins back. Some
+ * files may already contain the new pins, so the files are written once more.
  *
- * A loose file is a branch file of a session that is not open. Either the session was closed and the disk failed to
- * remove the file, or the session got no entry when the daemon started and waits for a later start (adoption.h). */
+ * A loose file is a branch file of a session that is not open. There are two cases:
+ *   - the session was closed, and the disk failed to remove the file
+ *   - the session got no entry when the daemon started, and waits for a later start (adoption.h) */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -31,8 +32,8 @@ typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    /* True: the session was closed, but the disk failed to remove the file, so that the next start would open the
-     * session again. False: the session waits for an entry, and the members below are set. */
+    /* True: the session was closed, but the disk failed to remove the file. The next start would open the session
+     * again. False: the session waits for an entry, and the members below are set. */
     bool is_closed;
     bool is_pinned;
     uint64_t used_ms;
@@ -40,7 +41,7 @@ typedef struct loose_file {
 } loose_file;
 
 /* Limit on the files that one call of table_expire_loose removes. Each removal may add an event that reports a
- * forgotten session, and decode.c limits the number of events that wait for delivery. */
+ * forgotten session. decode.c limits the number of events that wait for delivery. */
 enum { LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX };
 
 typedef struct table_naming {
@@ -53,23 +54,23 @@ typedef struct table_naming {
 
 /* ---- pins ---- */
 
-/* Pins or unpins all branches of a session. Returns LLM_OK, LLM_NOT_FOUND (no branch of the session is open) or
- * LLM_PINS (the limit on pins is reached, and nothing was changed). */
+/* Pins or unpins all branches of a session. Returns LLM_OK, or LLM_NOT_FOUND if no branch of the session is open.
+ * Returns LLM_PINS if the limit on pins is reached. Then nothing was changed. */
 int table_pin(branch_table *table, session_name name, bool pinned);
 
-/* Whether the session is pinned: whether one of its branches is anchored, that is, existed when the session was pinned.
+/* Whether the session is pinned. One of its branches must be anchored, that is, it existed when the session was pinned.
  * Branches that wait for an entry count, too. */
 bool table_is_pinned(branch_table *table, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
 void table_pin_with_others(branch_table *table, branch *b);
 
-/* Called after a failed PIN or RENAME was undone. Pins or unpins the branches that were opened after their session was
- * pinned, so that they match the restored pin of the session. */
+/* Called after a failed PIN or RENAME was undone. Some branches were opened after their session was pinned. Pins or
+ * unpins them to match the restored pin of the session. */
 void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
-/* Pins the branches that pinned sessions opened after they had been pinned. Called after an adoption, because files
- * contain only the pins of anchored branches. */
+/* Pins the branches that pinned sessions opened after they had been pinned. Called after an adoption. Files contain
+ * only the pins of anchored branches. */
 void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
@@ -79,8 +80,8 @@ uint32_t table_pins_max_of(uint32_t n_names);
 
 /* ---- changes that a command waits for: table_change.c ---- */
 
-/* Carry out a PIN or RENAME. The caller calls table_change_begin, changes the names or pins of the session's branches
- * in memory, and calls table_change_end, which pushes a job that writes the branch files.
+/* Carry out a PIN or RENAME. The caller first calls table_change_begin. Then it changes the names or pins of the
+ * session's branches in memory. At last it calls table_change_end, which pushes a job that writes the branch files.
  *
  * If table_change_end returns true, the result of the job comes through table_take_stored. If the job failed, the
  * caller calls table_change_undo, which restores the former names and pins. Until the result has come, the branches are
@@ -98,9 +99,9 @@ void table_rename(branch_table *table, session_name name, session_name to);
 
 /* ---- removals that a command waits for: table_removal.c ---- */
 
-/* All files whose removal is requested between table_removing_begin and table_removing_end are removed by one job,
- * which syncs the directory once. table_removing_end pushes the job and returns true, which means that a result will
- * come. Without such files, table_removing_end returns false. */
+/* All files whose removal is requested between table_removing_begin and table_removing_end are removed by one job. So
+ * the directory is synced only once. table_removing_end pushes the job and returns true, and a result will come.
+ * Without such files, it returns false. */
 void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
 void table_removing_end_unasked(branch_table *table); /* like table_removing_end, but no command waits for the result */
@@ -109,8 +110,7 @@ void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const cha
  * removals. Otherwise pushes `job`. */
 void table_attach(branch_table *table, store_job *job);
 
-/* Remembers which files this job failed to remove, so that the next close of the session or an orderly stop
- * tries again. */
+/* Remembers which files this job failed to remove. The next close of the session, or an orderly stop, tries again. */
 void table_removal_refused(branch_table *table, const store_job *job);
 
 /* ---- files of sessions that are not open: table_removal.c ---- */
@@ -124,9 +124,9 @@ bool table_is_waiting(const branch_table *table, session_name name);
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
 void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
-/* Removes the files of unpinned sessions that wait for an entry and were last used before before_ms, at most
- * LOOSE_EXPIRED_MAX files. Returns the earliest last use of the remaining sessions that may expire, or 0 if there are
- * none. */
+/* Removes files of unpinned sessions that wait for an entry: those last used before before_ms, at most
+ * LOOSE_EXPIRED_MAX files. Of the remaining sessions that may expire, returns the earliest last use. Returns 0 if there
+ * are none. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
 size_t table_loose_bytes(const branch_table *table); /* bytes of the state files of loose files */
 void table_free_loose(branch_table *table);

@@ -5,8 +5,8 @@
 
 enum { CHECKPOINTS_LOOKED_AT = 64, DONORS_MAX = LLM_SEQUENCES_MAX + LLM_PARKED_MAX };
 
-/* The states from which a prompt can resume, other than that of its own branch: states of other branches (donors) and
- * checkpoints. */
+/* The states from which a prompt can resume, other than the state of its own branch. These are the states of other
+ * branches (donors), and checkpoints. */
 typedef struct resuming_sources {
     uint32_t n_donors;
     const branch *donor_branches[DONORS_MAX];
@@ -31,8 +31,8 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* Describes a parked donor as a source. A parked state is loaded as a whole. After that, it can be truncated only if
- * the model keeps the KV cache of all tokens in all layers (LLM_MEMORY_DENSE). */
+/* Describes a parked donor as a source. A parked state is loaded as a whole. Only in a LLM_MEMORY_DENSE model can it be
+ * truncated after that. Such a model keeps the KV cache of all tokens in all layers. */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -46,8 +46,8 @@ static resume_source parked_source(const model *m, const branch *donor)
 }
 
 /* Describes a donor as a source. If sequences share no cells, a donor with a slot is copied through a saved state. The
- * saved state of a sliding window contains only the window, so that the copy can be used as a whole or with a
- * checkpoint, but not truncated. */
+ * saved state of a sliding window contains only the window. Thus the copy can be used as a whole or with a checkpoint,
+ * but not truncated. */
 static resume_source donor_source(const model *m, const branch *donor)
 {
     if (donor->slot == BRANCH_NO_SLOT) {
@@ -76,8 +76,8 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
 }
 
 /* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers. A
- * longer checkpoint that is not whole cannot be used, and must not take the place of a usable one among the
- * CHECKPOINTS_LOOKED_AT that are considered. */
+ * longer checkpoint that is not whole cannot be used. Only CHECKPOINTS_LOOKED_AT checkpoints are considered, so it must
+ * not displace a usable one. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;
@@ -156,13 +156,13 @@ static uint32_t n_shared_on_disk(const branch *other, const branch_prompt *promp
 }
 
 typedef struct state_on_disk {
-    branch *from; /* the branch whose state it is; NULL if reading a state saves no time */
+    branch *from; /* owner of the state; NULL if reading a state saves no time */
     uint32_t n;   /* tokens of the prompt that the state provides */
     double us;    /* microseconds saved by reading the state */
 } state_on_disk;
 
-/* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens, of which a state in
- * memory already covers n_in_memory. A read that has not begun must wait for all reads and writes in flight. Returns 0
+/* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens. A state in memory
+ * already covers n_in_memory of them. A read that has not begun must wait for all reads and writes in flight. Returns 0
  * if it has not begun and memory for it is short. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
@@ -175,8 +175,8 @@ static double gain_us(const branch_table *table, const branch *other, uint32_t n
     return copy_cost_fetch_saves_us(&table->pace, n_bytes, n_bytes_before, n - n_in_memory);
 }
 
-/* Returns how many of the prompt's tokens, at most n_most, the state of `other` must provide to save more than `us`
- * microseconds. 0 if n_most tokens are not enough. */
+/* Returns how many prompt tokens the state of `other` must provide to save more than `us` microseconds. The result is
+ * at most n_most, or 0 if n_most tokens are not enough. */
 static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32_t n_most, uint32_t n_in_memory,
                           double us)
 {
@@ -195,10 +195,10 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
     return enough;
 }
 
-/* Returns the state on disk that saves most time. Hundreds of branches may begin with the same head, and comparing all
+/* Returns the state on disk that saves most time. Hundreds of branches may begin with the same head. To compare all
  * their tokens with the prompt would delay every step. To save more than the best branch so far, a branch must share at
- * least n_least tokens with the prompt. So the branch is compared in full only if its token number n_least equals that
- * of the prompt. */
+ * least n_least tokens with the prompt. So the branch's token number n_least is compared first. The branch is compared
+ * in full only if this token equals the prompt's. */
 static state_on_disk best_on_disk(branch_table *table, const branch *b, const branch_prompt *prompt,
                                   uint32_t n_in_memory)
 {
@@ -267,14 +267,15 @@ fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *
 
 /* ---- resuming ---- */
 
-/* Returns the plan for a branch that is empty because the model refused an earlier plan: everything is prefilled. */
+/* Returns a plan that prefills everything. Used for a branch that is empty because the model refused an earlier
+ * plan. */
 static resume_plan refill(int32_t diverged_at)
 {
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides on a plan and carries it out. If the model refuses, mostly because KV cells are short, parks an idle branch
- * and tries again with a new plan, which may use the parked state, too. */
+/* Decides on a plan and carries it out. The model may refuse, mostly because KV cells are short. Then parks an idle
+ * branch and tries again with a new plan, which may use the parked state, too. */
 static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                           resuming_sources *sources)
 {
@@ -326,7 +327,7 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    /* a plan keeps nothing if copying costs more than prefilling; the caller then copies the state with table_copy */
+    /* a plan keeps nothing if copying costs more than prefilling. The caller then copies the state with table_copy */
     const bool is_nothing = plan.n_keep == 0 && n_fork > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

@@ -1,4 +1,4 @@
-/* shelf.h: states outside the model's memory, and the jobs with which the store thread writes and reads their files.
+/* shelf.h: states outside the model's memory. Also the jobs with which the store thread writes and reads their files.
  * Owned by the decode thread, which waits for the disk only at a stop (table_save_all, table_settle).
  *
  * Where the state of a branch without a slot can be (parked_where, branch.h):
@@ -32,14 +32,13 @@
  *   a request of another branch, while the        IN_MEMORY, lent until the waiting   ON_DISK, as before
  *   branch of the state is idle                   requests have begun; then ON_DISK
  *
- * A request stops waiting for the state of its own branch after the time that prefilling the state's tokens would take,
- * but not before 10 s: the disk may be busy for a moment, and dropping the state would cost more than such a wait. A
- * request stops waiting for the state of another branch after the time that prefilling the shared tokens would take,
- * but not before 1 s.
+ * A request waits for the state of its own branch as long as prefilling the state's tokens would take, but at least 10
+ * s. The disk may be busy for a moment, and dropping the state would cost more than such a wait. A request waits for
+ * the state of another branch as long as prefilling the shared tokens would take, but at least 1 s.
  *
  * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session
- * `b` waits for the state of `a`, copies the part of it for the first 10,000 tokens, and reports `shared`. Then the
- * state of `a` is on the disk only, as before. */
+ * `b` waits for the state of `a`. It copies the state of the first 10,000 tokens, and reports `shared`. Then the state
+ * of `a` is on the disk only, as before. */
 #ifndef LLM_SHELF_H
 #define LLM_SHELF_H
 
@@ -53,10 +52,9 @@ typedef struct table_shelf {
     /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
     uint64_t spill_until_us; /* end of the parked state's wait for the store; 0 if no state waits */
-    /* when requests stop waiting for a slot that a job of the store may free; 0 if no request waits for that */
+    /* end of the requests' wait for a slot that a job may free. 0 if no request waits */
     uint64_t slot_until_us;
-    /* a wait for the store has timed out; until the store has read or written a state, nothing else waits for the
-     * store */
+    /* a wait for the store has timed out. Nothing else waits for the store until it has read or written a state */
     bool is_store_slow;
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent; nothing is spilled until the state is on disk again */
@@ -82,9 +80,9 @@ void table_settle(branch_table *table);
  * waits cannot leave. (branch_table.c) */
 branch *table_parked_victim(branch_table *table);
 
-/* Moves parked states from memory to the disk until the states that are left in memory fit the budget (3/4 of
- * --park-memory). While the store is busy, one state beyond the budget waits in memory (spill_waits), at most as long
- * as prefilling its tokens again would take (10 s at least). Other states beyond the budget are dropped. */
+/* Moves parked states from memory to the disk. Stops when the states that are left in memory fit the budget, 3/4 of
+ * --park-memory. While the store is busy, one state beyond the budget waits in memory (spill_waits). It waits as long
+ * as prefilling its tokens again would take, but at least 10 s. Other states beyond the budget are dropped. */
 void table_spill(branch_table *table);
 bool table_is_refused(const branch_table *table); /* no state is written now, because a write failed a short time ago */
 /* removes lent states from memory, and goes on with a spill that had to wait for the store or for a lent state */
@@ -98,24 +96,24 @@ bool table_is_unsaved(const branch_table *table); /* an orderly stop could not w
  * then tries again after the next result of the store. */
 bool table_read_file(branch_table *table, branch *b);
 
-/* Returns the first time after now_us at which a parked state or a request stops waiting for the store; 0 if neither
- * waits. */
+/* Returns the first time after now_us at which a parked state or a request stops waiting for the store. Returns 0 if
+ * neither waits. */
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
 
-/* Whether requests should stop waiting for a slot that a job of the store may free. The wait is limited to the time
- * that prefilling the tokens of the state of `b` would take (10 s at least). */
+/* Whether requests should stop waiting for a slot that a job of the store may free. They wait as long as prefilling the
+ * tokens of the state of `b` would take, but at least 10 s. */
 bool table_gives_up_jobs(branch_table *table, const branch *b);
 
-/* Called for a branch whose request waits for the branch's state on disk. If the request has waited as long as
- * prefilling the tokens would take (10 s at least), drops the state and returns true, and the request prefills the
- * tokens. Otherwise returns false: the request goes on waiting. */
+/* Called for a branch whose request waits for the branch's state on disk. The request waits as long as prefilling the
+ * tokens would take, but at least 10 s. After that time, drops the state and returns true. The request then prefills
+ * the tokens. Otherwise returns false, and the request goes on waiting. */
 bool table_gives_up_reading(branch_table *table, branch *b);
 
 /* Whether the state of any branch is being read under this number (parked.reading, branch.h). */
 bool table_is_reading(const branch_table *table, uint64_t reading);
 
-/* The state that was read from a file becomes the parked state of the branch, and the checkpoints of the same file are
- * added to the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
+/* Makes the state that was read from a file the parked state of the branch. Adds the checkpoints of the same file to
+ * the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
 bool table_take_state(branch_table *table, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
@@ -128,15 +126,15 @@ void table_read_back(branch_table *table, store_job *job);     /* handles the re
 
 size_t table_disk_bytes(const branch_table *table);
 
-/* A state file counts against the limit on state files as soon as its write is pushed, so that the limit is never
+/* A state file counts against the limit on state files as soon as its write is pushed. Thus the limit is never
  * exceeded. Until the result of the write arrives, the disk may have an older state file of the branch. This file stays
- * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued, because the
- * branch can leave its slot again before its previous state is written. */
+ * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued. The branch can
+ * leave its slot again before its previous state is written. */
 void table_expect_file(branch_table *table, branch *b, store_job *job,
                        size_t n_bytes); /* sets the job's entry and id */
 /* updates the bytes of the branch's state file from the result of a write */
 void table_learn_file(branch *b, const store_job *job);
-/* called when the branch's state file is removed, or when a queued job will remove it before any later write */
+/* called when the branch's state file is removed. Also called if a queued job will remove it before any later write */
 void table_file_is_gone(branch_table *table, branch *b);
 
 /* Removes the state file. A state that was only on the disk is lost. Returns false if memory is short. */
@@ -146,8 +144,8 @@ bool table_remove_state(branch_table *table, branch *b);
  * removes nothing if the file would not fit even then, or would itself be the least valuable. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
 
-/* Called when the daemon starts: sets the limit on state files if the options have none, and removes state files beyond
- * the limit. */
+/* Called when the daemon starts. Sets the limit on state files if the options have none. Removes state files beyond the
+ * limit. */
 void table_limit_disk(branch_table *table);
 
 /* Returns a sort key, which is smaller for branches with less valuable tokens. Always below 2^63. (branch_table.c) */
@@ -158,13 +156,13 @@ uint64_t table_order(const branch *b);
 /* Fills `out` with the branch's tokens, name, pin and time stamps. Returns false if memory is short. */
 bool table_describe(const branch *b, branch_file *out);
 
-/* Fills `out` with `state`, which covers the branch's first k tokens, and with as many checkpoints of these tokens as
- * the limit on bytes in flight allows. The state and the checkpoints then count as in flight (ledger.h). */
+/* Fills `out` with `state`, which covers the branch's first k tokens. Adds as many checkpoints of these tokens as the
+ * limit on bytes in flight allows. The state and the checkpoints then count as in flight (ledger.h). */
 void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job with the state and pushes the job. The branch file must exist, or its write must have been pushed
- * before. Returns false if the limit on state files leaves no space, and the files that could be removed are more
- * valuable. The caller then still owns the job. */
+ * before. Returns false if the limit on state files leaves no space. Files that are more valuable are not removed for
+ * the new file. The caller then still owns the job. */
 bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store has capacity for a state of that size now. */
@@ -187,17 +185,17 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
 
 /* ---- branches saved under labels: table_saved.c ---- */
 
-/* Push a job whose result comes through table_take_stored, and return LLM_OK. Otherwise return LLM_IO (no state
- * directory), LLM_NO_MEMORY (memory is short, or the limit on bytes in flight is reached) or LLM_NOT_FOUND (table_save:
- * the branch has no tokens; table_load: nothing is saved under the label). table_save also saves the checkpoints,
- * without copying them. */
+/* Push a job whose result comes through table_take_stored, and return LLM_OK. Return LLM_IO without a state directory.
+ * Return LLM_NO_MEMORY if memory is short, or the limit on bytes in flight is reached. Return LLM_NOT_FOUND if the
+ * branch to save has no tokens, or nothing is saved under the label. table_save also saves the checkpoints, without
+ * copying them. */
 int table_save(branch_table *table, branch *b, session_name label, uint64_t request);
 int table_load(branch_table *table, session_name name, session_name label, uint64_t request);
 int table_unsave(branch_table *table, session_name label, uint64_t request);
 
-/* Fill a branch from the result of table_load. table_become gives the branch the loaded tokens and parks it;
- * table_become_warm then gives the branch the loaded state, if there is one. The branch must be open, idle and empty.
- * The caller may write the branch file between the two calls. */
+/* Fill a branch from the result of table_load. table_become gives the branch the loaded tokens and parks it.
+ * table_become_warm then gives the branch the loaded state, if any. The branch must be open, idle and empty. The caller
+ * may write the branch file between the two calls. */
 void table_become(branch_table *table, branch *b, const store_job *from);
 void table_become_warm(branch_table *table, branch *b, store_job *from);
 

@@ -1,8 +1,8 @@
-/* slots.h: decides which branches have an entry and which have a slot. A branch is open while it has an entry, which is
- * a record in the session table. A branch has a slot, which is a sequence of the model, while its state is in the
- * model's memory. Owned by the decode thread.
+/* slots.h: decides which branches have an entry and which have a slot. An entry is a record in the session table. A
+ * branch is open while it has an entry. A slot is a sequence of the model. A branch has a slot while its state is in
+ * the model's memory. Owned by the decode thread.
  *
- * Slots 0..n_named-1 are for named branches, the rest for scratch, so that neither kind can starve the other.
+ * Slots 0..n_named-1 are for named branches, the rest for scratch. Thus neither kind can starve the other.
  * table_take_slot never blocks. A request that has a slot but must wait for something else gives up the slot if another
  * request waits for it (decode_slots.c).
  *
@@ -44,8 +44,8 @@ typedef struct branch_table branch_table; /* branch_table.h */
 typedef struct table_slots {
     branch **holders; /* n_named + n_scratch: the branch in each slot, or NULL */
     uint64_t clock;   /* counts uses; orders branches by recency */
-    /* how many microseconds optional copies may still take before they delay the next token of a decoding branch;
-     * HUGE_VAL if no branch decodes */
+    /* microseconds that optional copies may still take before they delay the next token of a decoding branch. HUGE_VAL
+     * if no branch decodes */
     double stall_budget_us;
     void (*forgotten)(void *context, uint32_t owner,
                       const char *name); /* called for each session whose last branch is given up; or NULL */
@@ -61,9 +61,9 @@ branch *table_next(branch_table *table, session_name name, const branch *after);
 /* Whether a branch of the session is open, or waits on the disk for an entry. */
 bool table_knows(branch_table *table, session_name name);
 
-/* Sets *out to the branch for a request of this session: the branch that the prompt continues (branch_choice.h), or a
- * new one. The branch may have no slot. Returns LLM_OK, or LLM_CAPACITY if no branch can be opened or the owner already
- * has its share of busy branches. */
+/* Sets *out to the branch for a request of this session. This is the branch that the prompt continues
+ * (branch_choice.h), or a new one. The branch may have no slot. Returns LLM_OK, or LLM_CAPACITY if no branch can be
+ * opened. Also returns LLM_CAPACITY if the owner already has its share of busy branches. */
 int table_admit(branch_table *table, session_name name, const branch_prompt *prompt, branch **out);
 
 /* Opens a new branch of the session, whatever the session's other branches contain. Returns LLM_OK, or LLM_CAPACITY if
@@ -76,10 +76,12 @@ branch *table_replace(branch_table *table, branch *old, const branch *like);
 /* Opens a branch with the id that it had in an earlier daemon, in a free entry. */
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id);
 
-/* Returns an idle scratch branch for this prompt: the owner's branch that the prompt continues, else an empty or new
- * branch, else the least recently used branch. The least recently used branch is closed, and a new branch takes its
- * entry. But if it is the owner's own and has more than the prompt's head in common with the prompt, it is returned
- * itself, and can be truncated. Returns NULL if all scratch branches are busy. */
+/* Returns an idle scratch branch for this prompt. The choice is, in this order:
+ *   - the owner's branch that the prompt continues
+ *   - an empty or new branch
+ *   - the least recently used branch. It is closed, and a new branch takes its entry. Exception: the owner's own branch
+ *     is returned itself if it shares more than the head with the prompt. It can be truncated
+ * Returns NULL if all scratch branches are busy. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
 /* Copies the first n tokens of `from` to `to`. If the state of `from` covers at most n tokens, the state also becomes
@@ -89,13 +91,12 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
 /* Called before `b` continues with this prompt. Copies `b` to another branch (the kept branch) if the prompt discards
- * tokens of `b` whose prefill would take longer than the copy, and if the copy can get a free entry or the entry of a
- * less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
+ * tokens of `b` whose prefill would take longer than the copy. The copy needs a free entry or the entry of a less
+ * valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
-/* Whether this owner can have one more kept branch: in a free entry, with table_open_kept (*replaced is NULL), or in
- * the entry of an older kept branch. In the second case *replaced is set to the older branch, which must be replaced
- * (table_replace). */
+/* Whether this owner can have one more kept branch. If an entry is free, sets *replaced to NULL, and the caller calls
+ * table_open_kept. Otherwise sets *replaced to an older kept branch, which the caller must replace (table_replace). */
 bool table_may_open_kept(branch_table *table, uint32_t owner, branch **replaced);
 branch *table_open_kept(branch_table *table, const branch *b);
 
@@ -116,7 +117,7 @@ void table_used(branch_table *table, branch *b); /* `b` is now the most recently
 
 /* ---- slots ---- */
 
-/* Sets how long optional copies may take before they delay a decoding branch; HUGE_VAL if no branch decodes. */
+/* Sets how long optional copies may take before they delay a decoding branch. HUGE_VAL means that no branch decodes. */
 void table_allow_copies(branch_table *table, double stall_budget_us);
 
 typedef enum slot_result {
@@ -134,8 +135,8 @@ slot_result table_take_slot(branch_table *table, branch *b);
 /* Frees KV cells for `b`: removes another idle branch from the model's memory. Returns false if no branch can leave. */
 bool table_free_cells(branch_table *table, const branch *b);
 
-/* saves the state to host memory and frees the slot, even during a generation (decode_step.c); false if memory is
- * short */
+/* saves the state to host memory and frees the slot, even during a generation (decode_step.c). Returns false if memory
+ * is short */
 bool table_park(branch_table *table, branch *b);
 void table_forget(branch_table *table, branch *b);       /* closes an idle branch, and reports its name */
 void table_close_branch(branch_table *table, branch *b); /* closes the branch, and removes its files */
@@ -146,18 +147,18 @@ void table_reset_branch(branch_table *table, branch *b); /* empties the branch, 
 /* Whether a slot for branches of this kind (named or scratch) is free, or can be freed by an idle branch. */
 bool table_has_free_slot(const branch_table *table, const branch *b);
 
-/* Whether a state is being written or read, or waits to be written, so that memory or a slot may become free when the
- * job ends. */
+/* Whether a state is being written or read, or waits to be written. When the job ends, memory or a slot may become
+ * free. */
 bool table_has_in_flight(const branch_table *table);
 
-/* Whether a slot may become free without a command of a client, because the generation of another branch will end or a
- * state is being written or read. Only slots for the kind of `b` count (named or scratch); with any_kind, all slots
+/* Whether a slot may become free without a command of a client. This is so while a generation of another branch runs,
+ * or a state is being written or read. Only slots for the kind of `b` count, named or scratch. With any_kind, all slots
  * count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
-/* Whether the branch's state should be read from the disk now. Returns SLOT_READY if more slots are free, or can be
- * freed, than are needed for waiting requests whose states are in memory or being read. Otherwise the branch would get
- * no slot after the read, and SLOT_LATER or SLOT_NEVER is returned. */
+/* Whether the branch's state should be read from the disk now. Some waiting requests have states that are in memory or
+ * being read, and need slots first. Returns SLOT_READY if more slots than that are free or can be freed. Otherwise the
+ * branch would get no slot after the read, and SLOT_LATER or SLOT_NEVER is returned. */
 slot_result table_may_take_slot(const branch_table *table, const branch *b);
 
 /* Returns false if the state of `b` would not fit the KV cache even after all idle branches had left it. Checked only
@@ -169,20 +170,20 @@ bool table_may_fit(const branch_table *table, const branch *b);
 branch *table_find_id(branch_table *table, uint64_t id); /* the open branch, or NULL */
 uint32_t table_names_max(const branch_table *table);     /* limit on open named branches */
 
-/* returns a number that is larger than all that it returned before; these numbers order uses, reads and writes */
+/* returns a number that is larger than all earlier ones. These numbers order uses, reads and writes */
 uint64_t table_new_number(branch_table *table);
 
-/* Sets the function that is called for each session whose last branch is given up, or NULL. */
+/* Sets the function that is called for each session whose last branch is given up. NULL is allowed. */
 void table_set_forgotten_listener(branch_table *table,
                                   void (*forgotten)(void *context, uint32_t owner, const char *name), void *context);
 
-/* Counts a branch that was given up although no client asked for that, and reports the session as forgotten if it has
- * no other branch. */
+/* Counts a branch that was given up although no client asked for that. If the session has no other branch, reports the
+ * session as forgotten. */
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter);
 
-/* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME), at most 64 in one call,
- * because a thousand removals at once would delay decoding branches. Returns the earliest last use of the remaining
- * branches that may expire, or 0 if there are none. */
+/* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME). One call forgets at most 64
+ * branches. A thousand removals at once would delay decoding branches. Of the remaining branches that may expire,
+ * returns the earliest last use. Returns 0 if there are none. */
 uint64_t table_expire(branch_table *table, uint64_t before_ms);
 
 void table_publish(branch_table *table); /* sets the gauges in the session table */

@@ -1,4 +1,4 @@
-/* table_copy.c: copies the tokens and the saved state of a branch to another branch, without the model. */
+/* table_copy.c: copies tokens and saved state from one branch to another, without the model. */
 #include "sessions/branch_table.h"
 
 /* Links the state file of `from` to a second name, under the id of `to`. The store does its jobs in order, so the link

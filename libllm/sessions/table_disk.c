@@ -65,9 +65,9 @@ static bool may_lose_state(const branch *b)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Fills table->holdings (share.h) with the state files, among them the file of n_bytes that will be written for `b`.
- * The first files to be removed are those whose states are also in memory or in a slot. Then follow the files of the
- * least recently used branches. */
+/* Fills table->holdings (share.h) with the state files, and with the file of n_bytes that will be written for `b`. The
+ * first files to be removed are those whose states are also in memory or in a slot. Then follow the files of the least
+ * recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
     const uint64_t needed = (uint64_t)1 << 63; /* above every table_order */
@@ -85,7 +85,7 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 }
 
 /* Marks in table->holdings the files to be removed, until they have n_over bytes in total. Returns false if all
- * removable files together are smaller, or if the file of `b` would be chosen. */
+ * removable files together are smaller. Also returns false if the file of `b` would be chosen. */
 static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
 {
     const share_claim claim = table_bytes_claim(table, table->options.parked_disk_bytes_max);
@@ -110,16 +110,16 @@ static bool remove_victims(branch_table *table)
     return are_removed;
 }
 
-/* Returns by how many bytes the state files would exceed the limit if that of `b` had n_bytes. */
+/* Returns the number of bytes beyond the limit on state files if the file of `b` had n_bytes. */
 static size_t bytes_over(const branch_table *table, const branch *b, size_t n_bytes)
 {
     const size_t n = table_disk_bytes(table) - (b != NULL ? b->n_file_bytes : 0) + n_bytes;
     return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
 }
 
-/* Removes files before the state is written, because the limit must hold at every moment: if the limit were the whole
- * disk, there would be no space to write the state first. If the write then fails, the files were removed in vain, but
- * only once, because the next write finds the space free. */
+/* Removes files before the state is written. The limit must hold at every moment. If the limit were the whole disk,
+ * there would be no space to write the state first. If the write then fails, the files were removed in vain. This
+ * happens only once, because the next write finds the space free. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
 {
     if (n_bytes > table->options.parked_disk_bytes_max) {

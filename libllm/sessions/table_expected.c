@@ -1,4 +1,4 @@
-/* table_expected.c: decides whether a branch that needs a slot can get a slot now, later, or never. */
+/* table_expected.c: decides whether a branch can get a slot now, later, or never. */
 #include "sessions/branch_table.h"
 
 bool table_has_in_flight(const branch_table *table)
@@ -28,9 +28,9 @@ static bool would_vacate(const branch_table *table, const branch *b)
                                  (table->options.policy == LLM_POLICY_EVICT && !b->record.is_pinned));
 }
 
-/* Returns a lower bound on the bytes of the model's memory that the branches in other slots would keep; branches that
- * would give up their slots do not count. If branches can share cells, only the largest branch counts, because its
- * cells may contain those of the others. Invalid branches do not count, because they may have no cells. */
+/* Returns a lower bound on the bytes of the model's memory that the branches in other slots would keep. Branches that
+ * would give up their slots do not count. If branches can share cells, only the largest branch counts. Its cells may
+ * contain those of the others. Invalid branches do not count, because they may have no cells. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;
@@ -96,8 +96,8 @@ static bool needs_slot(const branch *b)
     return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
-/* Whether `other` is of the same kind as `b` (named or scratch), waits for a slot, and has a state that is in memory or
- * being read. */
+/* Whether `other` waits for a slot, and its state is in memory or being read. Both branches must be named, or both
+ * scratch. */
 static bool is_coming(const branch *other, const branch *b)
 {
     return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&
@@ -105,7 +105,7 @@ static bool is_coming(const branch *other, const branch *b)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Counts the branches (except `b`) that are about to take a slot of the kind that `b` needs. For each owner, counts at
+/* Counts the branches that are about to take a slot of the kind that `b` needs, without `b`. For each owner, counts at
  * most as many as its share of slots allows. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {

@@ -26,8 +26,8 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-/* limit on the checkpoints considered for a file: twice the parts that a file can have, because half of the checkpoints
- * may be skipped as too close to others */
+/* limit on the checkpoints considered for a file: twice the parts that a file can have. Half of the checkpoints may be
+ * skipped as too close to others */
 enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX };
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)
@@ -53,11 +53,13 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
     }
 }
 
-/* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits, at the end of
- * the last prompt, is always written, because the client may send the same prompt again (regenerate). Writing it takes
- * no more memory, as the checkpoint store holds it anyway. Another checkpoint is written only if it is whole, or if it
- * is more than CHECKPOINT_NEAR_TOKENS longer than the next shorter checkpoint that is written. A checkpoint that is
- * closer to a shorter one would save few tokens, but take as many bytes as any other. */
+/* Chooses the checkpoints to be written, beginning with the longest. The longest checkpoint with logits is at the end
+ * of the last prompt. It is always written, because the client may send the same prompt again (regenerate). Writing it
+ * takes no more memory: the checkpoint store holds it anyway.
+ *
+ * Another checkpoint is written if it is whole. It is also written if it is more than CHECKPOINT_NEAR_TOKENS longer
+ * than the next shorter checkpoint that is written. A checkpoint that is closer to a shorter one would save few tokens,
+ * but take as many bytes as any other. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

@@ -1,5 +1,5 @@
-/* table_keep.c: copies a branch before a truncation if prefilling the discarded tokens again would take longer than the
- * copy. */
+/* table_keep.c: copies a branch before a truncation. The copy is made if prefilling the discarded tokens again would
+ * take longer than the copy. */
 #include <string.h>
 
 #include "policy/branch_choice.h"
@@ -15,7 +15,7 @@ static int32_t free_slot(const branch_table *table)
     return BRANCH_NO_SLOT;
 }
 
-/* Returns how many tokens the truncation would discard and a copy should keep; 0 if no copy should be made. */
+/* Returns how many discarded tokens a copy should keep, or 0 if no copy should be made. */
 static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, const branch_prompt *prompt)
 {
     const uint32_t n = branch_n_tokens(b);
@@ -33,7 +33,7 @@ static uint32_t n_tokens_to_keep(const branch_table *table, const branch *b, con
 }
 
 /* Looks for an entry for the copy that keeps n_lost tokens of `b`. Returns false if there is none. Sets *replaced to
- * the branch that must be forgotten for the copy, or to NULL if an entry is free. */
+ * NULL if an entry is free. Otherwise sets it to the branch that must be forgotten for the copy. */
 static bool find_entry(branch_table *table, branch *b, uint32_t n_lost, branch **replaced)
 {
     branch_candidate candidates[BRANCHES_COMPARED_MAX];

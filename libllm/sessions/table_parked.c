@@ -94,8 +94,8 @@ static uint64_t wait_until_us(const branch_table *table, const branch *b, uint64
     return now_us + (wait_us > WAIT_LEAST_US || table->shelf.is_store_slow ? wait_us : WAIT_LEAST_US);
 }
 
-/* Whether the branch's state may wait in memory for the busy store. Only one state waits at a time, so that the budget
- * is exceeded by at most one state. */
+/* Whether the branch's state may wait in memory for the busy store. Only one state waits at a time. Thus at most one
+ * state exceeds the budget. */
 static bool may_wait(branch_table *table, const branch *b)
 {
     const uint64_t now_us = clock_us();
@@ -129,9 +129,9 @@ static size_t resting_bytes_max(const branch_table *table)
 }
 
 /* Spills one state after the other until the states that are left in memory fit the budget. Nothing is spilled while a
- * state is lent. The branch of a lent state is idle, so that the lent state itself could be chosen, but it must stay in
+ * state is lent. The branch of a lent state is idle, so the lent state itself could be chosen. But it must stay in
  * memory until the requests that wait for it have begun. If the store is busy, one state waits in memory beyond the
- * budget, and further states beyond the budget are dropped. */
+ * budget. Further states beyond the budget are dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
@@ -279,20 +279,19 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        /* the state file of another branch could not be linked: this branch has no state file, so its parked state is
+        /* the state file of another branch could not be linked. This branch has no state file, so its parked state is
          * forgotten */
         (void)table_remove_state(table, b);
     }
     if (is_held) {
-        /* called also if the state was not written because its branch file is missing: without a pause, the write would
+        /* also called if the state was not written because its branch file is missing. Without a pause, the write would
          * be tried again at once */
         pause_writing(table);
         stay_in_memory(table, b);
     }
 }
 
-/* Takes the blob of a state or checkpoint out of the job that has read the file, and holds the blob for `use`
- * (ledger.h). */
+/* Takes the blob of a state or checkpoint out of a job that has read a file. Holds the blob for `use` (ledger.h). */
 static blob *take_part(branch_table *table, state_part *part, ledger_use use)
 {
     blob *b = part->held;

@@ -1,4 +1,4 @@
-/* table_removal.c: removals of files for which a command waits, and files of sessions that are not open. */
+/* table_removal.c: removes files for a waiting command. Also manages files of sessions that are not open. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -30,7 +30,7 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         return;
     }
     table_remove_closed(table);
-    /* first waits for the queued jobs: states that are being read must be saved, too, and states that are being written
+    /* first waits for the queued jobs. States that are being read must be saved, too. States that are being written
      * need not be written again */
     store_wait(table->store);
     take_stored(context);
@@ -43,8 +43,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
         } else if (b->is_open && branch_is_named(b)) {
             table_remove_file(table, b); /* the branch was reset, but the disk failed to remove its file at that time */
         }
-        /* branches are saved one at a time, because a copy of the state stays in memory until the result of its write
-         * is taken */
+        /* branches are saved one at a time. A copy of the state stays in memory until the result of its write is
+         * taken */
         store_wait(table->store);
         take_stored(context);
     }

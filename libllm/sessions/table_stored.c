@@ -1,4 +1,4 @@
-/* table_stored.c: takes results of the store, and passes each to the function that handles its kind of job. */
+/* table_stored.c: takes results of the store. Passes each to the function for its kind of job. */
 #include "sessions/branch_table.h"
 
 void table_drop_parts(branch_table *table, state_file *f)
@@ -21,7 +21,7 @@ static void changed(branch_table *table, const store_job *job)
 static void take_one(branch_table *table, store_job *job)
 {
     table->shelf.slot_until_us = 0;
-    /* a change of a branch file is small, so its result does not show that the store is fast enough for states again */
+    /* a change of a branch file is small. Its result does not show that the store is fast enough for states again */
     table->shelf.is_store_slow = table->shelf.is_store_slow && job->verb == STORE_CHANGE;
     switch (job->verb) {
     case STORE_WRITE:
