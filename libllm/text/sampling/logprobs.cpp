@@ -23,8 +23,8 @@ double log_sum(const float *logits, uint32_t n, float best)
     return std::log(sum);
 }
 
-/* Returns the log probability to report. If the largest logit is infinite (all tokens are excluded, or one token is
- * certain), tokens with this logit have probability 1 and all others 0, because the formula would give NaN. */
+/* Returns the log probability to report. The largest logit is infinite if all tokens are excluded, or if one token is
+ * certain. The formula would then give NaN. So tokens with this logit have probability 1, and all others 0. */
 float reportable(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {
@@ -34,8 +34,8 @@ float reportable(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* Finds the n largest logits by insertion. Skips blocks whose largest logit is not above the n-th largest so far, which
- * are most blocks. */
+/* Finds the n largest logits by insertion. Skips a block if its largest logit is not above the n-th largest so far.
+ * Most blocks are skipped. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {
     uint32_t n_found = 0;

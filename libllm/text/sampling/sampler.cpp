@@ -34,8 +34,8 @@ struct candidate {
     float logit;
 };
 
-/* Returns the tokens that end an answer. Keeps the list of the model that was used last, because searching the
- * vocabulary for each request with ignore_end would take too long. Called by any thread. */
+/* Returns the tokens that end an answer. Keeps the list of the model that was used last. Searching the vocabulary for
+ * each request with ignore_end would take too long. Called by any thread. */
 std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
@@ -70,15 +70,15 @@ bool has_penalties(const llm_sampling &s)
            (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
 }
 
-/* Orders the larger logit first. If logits are equal, the smaller id comes first, so that the order is the same on
- * every run. */
+/* Orders the larger logit first. If logits are equal, the smaller id comes first. So the order is the same on every
+ * run. */
 bool comes_first(const candidate &a, const candidate &b)
 {
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
 /* Return scratch memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
- * the sampler, so that it stays in the processor's cache when the thread samples for many requests. */
+ * the sampler. So it stays in the processor's cache when the thread samples for many requests. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -117,8 +117,8 @@ struct sampler {
     size_t n_back = 0; /* how many of the last tokens the penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    /* tokens whose logit biases or min_tokens have changed, with their logits before; restored if all tokens are
-     * excluded */
+    /* tokens whose logit biases or min_tokens have changed, with their former logits. If all tokens are excluded, these
+     * logits are restored */
     std::vector<std::pair<int32_t, float>> replaced;
 
     std::vector<int32_t> stop_tokens;
@@ -165,10 +165,10 @@ void rule_out_ends(sampler *s, float *logits)
 }
 
 /* Applies biases, min_tokens and penalties. Biases come first: a bias of minus infinity excludes a token, whatever
- * penalties do afterwards. The logits are changed in place, since a copy takes 600 KB for a vocabulary of 150,000
- * tokens; `replaced` keeps the former logits of the tokens that biases and min_tokens changed. The penalty formula is
- * llama.cpp's. A positive logit is divided by repeat_penalty, but a negative logit is multiplied by it, because a
- * division would make the token more likely. */
+ * penalties do afterwards. A copy of the logits would take 600 KB for a vocabulary of 150,000 tokens. So the logits are
+ * changed in place. `replaced` keeps the former logits of the tokens that biases and min_tokens changed. The penalty
+ * formula is llama.cpp's. A positive logit is divided by repeat_penalty, but a negative logit is multiplied by it,
+ * because a division would make the token more likely. */
 void adjust(sampler *s, float *logits)
 {
     s->replaced.clear();
@@ -273,7 +273,7 @@ double take_nucleus(sampler *s, const float *logits, float best)
     return sum;
 }
 
-/* Keeps only the first candidates: the smallest number whose total weight is at least top_p times `sum`. */
+/* Keeps the first candidates, as few as possible, with a total weight of at least top_p times `sum`. */
 void cut_nucleus(sampler *s, float best, double sum)
 {
     double mass = 0;
@@ -284,8 +284,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
-/* Applies min_p: drops candidates whose probability is below min_p times the probability of the most likely token. A
- * ratio of probabilities is a difference of logits, so no probability is computed. */
+/* Applies min_p. Drops candidates whose probability is below min_p times the largest one. A ratio of probabilities is a
+ * difference of logits, so no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -323,8 +323,8 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
     return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
 }
 
-/* Draws a token. `token` has the largest logit, which is finite. Of top_k, top_p and min_p, the first one that the
- * request uses finds the candidates, without sorting the vocabulary. The others then drop some of these candidates. */
+/* Draws a token. `token` has the largest logit, which is finite. The request's first sampler among top_k, top_p and
+ * min_p finds the candidates, without sorting the vocabulary. The others then drop some of these candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -379,8 +379,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Parses the constraint and makes the chain, which can take long and can fail. Called when the first token is picked,
- * because the pick of a slow sampler can run in another thread (sampler_is_slow). */
+/* Parses the constraint and makes the chain, which can take long and can fail. Called for the first token. A slow
+ * sampler can then pick in another thread (sampler_is_slow). */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
@@ -490,7 +490,7 @@ template <typename F> int guarded(const F &work)
         return LLM_OK;
     } catch (const grammar_fault &) {
         return LLM_CONSTRAINT;
-    } catch (...) { /* std::bad_alloc, or std::regex_error if a trigger's pattern is too complex */
+    } catch (...) { /* std::bad_alloc, or std::regex_error for a too complex trigger pattern */
         return LLM_NO_MEMORY;
     }
 }

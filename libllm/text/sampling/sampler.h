@@ -1,6 +1,6 @@
-/* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns the sampler, except while
- * another thread (sampling.h) runs sampler_next and owns it. A sampler works on plain logits, so that it also works
- * with the simulated model. */
+/* sampler.h: picks tokens from logits. One sampler per generation. The decode thread owns the sampler. While another
+ * thread runs sampler_next, that thread owns the sampler (sampling.h). A sampler works on plain logits, so that it also
+ * works with the simulated model. */
 #ifndef LLM_SAMPLER_H
 #define LLM_SAMPLER_H
 
@@ -30,11 +30,11 @@ typedef struct sampler_options {
     bool ignore_end; /* end-of-turn tokens of the model are never sampled */
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
-    uint32_t min_tokens;    /* before the answer has this many tokens, no token that ends the answer is picked, unless
-                             * only such tokens are possible */
+    uint32_t min_tokens;    /* before the answer has this many tokens, no token that ends the answer is picked.
+                             * Exception: only such tokens are possible */
     const char *constraint; /* the document described in llm_wire.h */
     size_t n_constraint_bytes;
-    bool has_breakers; /* whether the request has sequence breakers for DRY; if false, the default breakers are used */
+    bool has_breakers; /* whether the request has sequence breakers for DRY. If not, the default breakers are used */
     uint32_t n_breakers;
     const char *const *breakers;
     const size_t *breaker_bytes;
@@ -46,18 +46,18 @@ int sampler_open(const model *m, const sampler_options *options, sampler **out);
 void sampler_close(sampler *s); /* NULL is allowed */
 
 /* Passes the prompt's tokens to the sampler, in order. The sampler copies only as many of the last tokens as its
- * penalties use, because copying all tokens of a prompt of 120,000 tokens took 7 ms of the decode thread. */
+ * penalties use. Copying all tokens of a prompt of 120,000 tokens took 7 ms of the decode thread. */
 void sampler_accept(sampler *s, const int32_t *tokens, size_t n);
 
 /* Does the same as sampler_next, but does not accept the token. */
 int sampler_pick(sampler *s, float *logits, int32_t *token);
 /* Picks the next token from n_vocab logits, which the function can modify, and accepts this token. If all tokens are
  * excluded and there is no constraint, the token with the largest logit is picked. Returns LLM_OK on success.
- * LLM_CONSTRAINT (the constraint is malformed, too large, or allows no token) and LLM_NO_MEMORY mean that the answer
- * cannot continue. */
+ * LLM_CONSTRAINT and LLM_NO_MEMORY mean that the answer cannot continue. LLM_CONSTRAINT means that the constraint is
+ * malformed, too large, or allows no token. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Returns whether the next sampler_next can take long (a hundred milliseconds, or a second) and should run in a thread
+/* Returns whether the next sampler_next can take long, for example 100 ms or a second. It should then run in a thread
  * for which no other request waits. */
 bool sampler_is_slow(const sampler *s);
 

@@ -1,5 +1,5 @@
-/* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp (tests
- * compare them). Two parts are llmd's own. The sequence breakers of the sampler DRY are tokenized through model.h,
+/* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp. Tests
+ * compare the tokens. Two parts are llmd's own. The sequence breakers of the sampler DRY are tokenized through model.h,
  * because the simulated model has no llama.cpp vocabulary. The sampler `infill` is written anew (sampler_infill.h). */
 #include "text/sampling/sampler_chain.h"
 
@@ -59,9 +59,10 @@ std::vector<llama_token> tokens_of(const model *m, const std::string &text)
     return tokens;
 }
 
-/* Adds to `out` every token sequence that begins with this token and spells the breaker: the token alone if it contains
- * the breaker; or the token and further tokens, if the token ends with the beginning of the breaker and the further
- * tokens complete it. For the breaker "\n\n" and the token "x\n", the sequence is {"x\n", "\n"}. */
+/* Adds to `out` every token sequence that begins with this token and spells the breaker.
+ * - If the token contains the breaker, the sequence is the token alone.
+ * - If the token ends with the beginning of the breaker, further tokens complete the breaker.
+ * For the breaker "\n\n" and the token "x\n", the sequence is {"x\n", "\n"}. */
 void add_spellings(const model *m, const std::string &breaker, const std::string &piece, llama_token token,
                    breaker_tokens &out)
 {
@@ -99,7 +100,7 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
 }
 
 /* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer to the
- * logits, which each pick sets: the sampler is made once, but the logits can have another address at each pick. */
+ * logits, which each pick sets. The sampler is made once, but the logits can have another address at each pick. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -140,9 +141,11 @@ uint32_t generator_seed(uint64_t seed)
     return folded == LLAMA_DEFAULT_SEED ? folded - 1 : folded;
 }
 
-/* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only if its result can
- * differ from that of the fast path: for another order, for an active sampler that the fast path does not have, or for
- * the same sampler twice. */
+/* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only where the fast path
+ * could give another result. There are three cases:
+ * - The order is another one.
+ * - A sampler is active that the fast path does not have.
+ * - The same sampler occurs twice. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);
@@ -203,9 +206,9 @@ void sampler_chain::accept(int32_t token)
     llama_sampler_accept(chain, token);
 }
 
-/* Leaves out tokens whose logit is minus infinity (excluded) or NaN, because NaN cannot be sorted. A token whose logit
- * is plus infinity is certain, and is returned without a draw. If the samplers leave no candidate, the most likely
- * token is picked. */
+/* Leaves out tokens whose logit is minus infinity (excluded) or NaN. NaN cannot be sorted. A token whose logit is plus
+ * infinity is certain, and is returned without a draw. If the samplers leave no candidate, the most likely token is
+ * picked. */
 int32_t sampler_chain::pick(const float *logits, uint32_t n)
 {
     std::vector<llama_token_data> data;

@@ -1,8 +1,10 @@
-/* sampler_infill.cpp: llama.cpp's own implementation is not used for three reasons: it compares every candidate with
- * every other candidate, which takes minutes if no sampler has narrowed the vocabulary; it crashes at a token of more
- * than 512 bytes; and it ends answers that must not end yet. This implementation adds the probabilities in llama.cpp's
- * order, but finds the candidates to be joined in a table, and ends an answer only with an end token that is not
- * excluded. */
+/* sampler_infill.cpp: implements the sampler `infill`. llama.cpp's own implementation is not used for three reasons:
+ * - It compares every candidate with every other candidate. This takes minutes if no sampler has narrowed the
+ *   vocabulary.
+ * - It crashes at a token of more than 512 bytes.
+ * - It ends answers that must not end yet.
+ * This implementation adds the probabilities in llama.cpp's order. It finds the candidates to be joined in a table. It
+ * ends an answer only with an end token that is not excluded. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
@@ -78,7 +80,7 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps the text of each candidate to all candidates whose texts begin with that text, in the candidates' order. Few
+/* Maps the text of each candidate to all candidates whose texts begin with it. The candidates keep their order. Few
  * prefixes of a token's text are themselves tokens, so the map is small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 

@@ -1,5 +1,5 @@
 /* token_window.h: the last tokens of a sequence and how often each of them occurs there, for penalties. The counts are
- * kept up to date, so that a pick does not search all tokens of the window. Owned by a sampler. */
+ * kept up to date. So a pick does not search all tokens of the window. Owned by a sampler. */
 #ifndef LLM_TOKEN_WINDOW_H
 #define LLM_TOKEN_WINDOW_H
 
