@@ -6,8 +6,8 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Limits of a document. llmd writes the document, but clients determine its size, because each tool that a client
- * offers adds triggers and end delimiters of reasoning (marks, thinking.h). */
+/* Limits of a document. llmd writes the document, but clients determine its size. Each tool that a client offers adds
+ * triggers and end delimiters of reasoning (thinking.h). */
 constexpr size_t SEQUENCE_MAX = 256; /* limit on the tokens of a delimiter that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
@@ -145,8 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the token's text as the grammar receives it. A control token has no text for the grammar, unless its text
- * belongs to the answer (see `shows`). */
+/* Returns the token's text as the grammar receives it. A control token has text for the grammar only if `shows` says
+ * that its text belongs to the answer. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -189,7 +189,7 @@ bool constraint::allows(int32_t token)
 }
 
 /* `walk` finds the allowed tokens in the prefix tree of the vocabulary. This tree has neither control tokens nor tokens
- * that end an answer, so tokens of these two kinds are checked one by one. */
+ * that end an answer. So tokens of these two kinds are checked one by one. */
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
@@ -202,7 +202,7 @@ void constraint::find_allowed(token_set &allowed)
 }
 
 /* A grammar takes precedence over the reasoning budget. A forced token that the grammar does not allow would end the
- * request with grammar_fault, so the budget is dropped instead. */
+ * request with grammar_fault. So the budget is dropped instead. */
 int32_t constraint::forced()
 {
     const int32_t token = thought.due();
@@ -213,8 +213,8 @@ int32_t constraint::forced()
     return token;
 }
 
-/* Counts the bytes that are still missing to complete the answer's last character, because a forced token must not
- * split a character. */
+/* Counts the bytes that are still missing to complete the answer's last character. A forced token must not split a
+ * character. */
 void constraint::follow_characters(const std::string &text)
 {
     for (const char c : text) {
@@ -227,9 +227,9 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* The delimiter that ended the reasoning can itself begin a tool call, because some models begin a call inside <think>
- * without closing the reasoning. So the triggers get the delimiter's tokens, but not the tokens before, which were
- * reasoning. */
+/* Some models begin a call inside <think> without closing the reasoning. So the delimiter that ended the reasoning can
+ * itself begin a tool call. The triggers therefore get the delimiter's tokens. They do not get the tokens before the
+ * delimiter, which were reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();
@@ -245,9 +245,9 @@ void constraint::accept_ending()
     }
 }
 
-/* Passes the token to `thought`, which tracks reasoning. Then passes the token to the grammar if the grammar is active;
- * otherwise to the triggers, unless the token is reasoning. The token that ended the reasoning reaches the triggers
- * only as part of the end delimiter (accept_ending). */
+/* Passes the token to `thought`, which tracks reasoning. If the grammar is active, then passes the token to the
+ * grammar. Otherwise passes the token to the triggers, except in reasoning. The token that ended the reasoning reaches
+ * the triggers in another way, as part of the end delimiter (accept_ending). */
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);

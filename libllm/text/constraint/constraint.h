@@ -1,16 +1,19 @@
-/* constraint.h: enforces the constraint of one answer, token by token. A constraint has a grammar, the triggers (words,
- * tokens or patterns) at which a lazy grammar begins, the control tokens whose text belongs to the answer, and the
- * limit on reasoning. A constraint is made from the document `constraint` of a GENERATE (llm_wire.h). One constraint
- * per answer, owned by the thread that samples the answer. All functions can throw grammar_fault and std::bad_alloc.
+/* constraint.h: enforces the constraint of one answer, token by token. A constraint has these parts:
+ * - a grammar
+ * - triggers at which a lazy grammar begins, which are words, tokens or patterns
+ * - the control tokens whose text belongs to the answer
+ * - the limit on reasoning
+ * A constraint is made from the document `constraint` of a GENERATE (llm_wire.h). One constraint per answer, owned by
+ * the thread that samples the answer. All functions can throw grammar_fault and std::bad_alloc.
  *
  *   free ------(a trigger: "lazy" grammars)-----> begun --(the grammar accepts the trigger)--> the grammar is active
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
  *
- * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
- * model may mention a tool call there that it does not make. `begun` is a separate state for this reason: passing the
- * trigger's tokens to the grammar is slow, so is_slow() returns true in this state, and the next pick does not run on
- * the decode thread. */
+ * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning. The model
+ * may mention a tool call there that it does not make. Passing the trigger's tokens to the grammar is slow. So there is
+ * a separate state `begun`. In this state is_slow() returns true, and the next pick does not run on the decode
+ * thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -70,8 +73,8 @@ class constraint {
     std::optional<grammar_walk> walk; /* exists while the grammar is active */
     bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
-    std::vector<trigger::piece> begun; /* tokens from the trigger on; filled in the state `begun`, when the grammar has
-                                        * not received them yet */
+    std::vector<trigger::piece> begun; /* tokens from the trigger on. Only used in the state `begun`, before the grammar
+                                        * has received them */
     std::unordered_set<int32_t> preserved;
     thinking thought;
     uint8_t n_missing = 0; /* number of bytes that are still missing to complete the answer's last character */

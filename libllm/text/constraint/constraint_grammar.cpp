@@ -96,9 +96,9 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 
 } // namespace
 
-/* The grammar is parsed once here, so that an error in the grammar fails the request before it begins, instead of
- * interrupting its answer. If the grammar was written by libllm (for example from a schema) and is refused, the client
- * made no error: what it requested cannot be expressed within the limits. In this case grammar_beyond is thrown. */
+/* The grammar is parsed once here. So an error in the grammar makes the request fail before it begins, and not in the
+ * middle of the answer. libllm can refuse a grammar that libllm itself made, for example from a schema. Then the client
+ * made no error. What it requested cannot be expressed within the limits. In this case grammar_beyond is thrown. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

@@ -1,5 +1,5 @@
-/* constraint_grammar.h: makes the grammar of the structured output that a client requests (llm_constraint_make). Called
- * by any thread, but on a separate large stack (chat_call_with_stack), because a schema can nest deeper than the
+/* constraint_grammar.h: makes the grammar of the structured output that a client requests. Used by llm_constraint_make.
+ * Called by any thread, but on a separate large stack (chat_call_with_stack). A schema can nest deeper than the
  * thread's own stack allows. */
 #ifndef LLM_CONSTRAINT_GRAMMAR_H
 #define LLM_CONSTRAINT_GRAMMAR_H
@@ -10,8 +10,8 @@
 
 struct model;
 
-/* Returns GBNF that grammar::read accepts. If m is NULL, token names are not looked up. Throws grammar_fault, whose
- * message says what cannot be expressed or which size is too large, and std::bad_alloc. */
+/* Returns GBNF that is valid for grammar::read. If m is NULL, token names are not looked up. Throws std::bad_alloc or
+ * grammar_fault. The message of grammar_fault says what cannot be expressed or which size is too large. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict);
 
 /* Parses JSON of limited depth. `what` names the JSON in an error. Throws grammar_fault. */

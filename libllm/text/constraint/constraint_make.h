@@ -1,5 +1,5 @@
-/* constraint_make.h: makes the document for constraint::read from the description of the structured output that a
- * client requests. Called by any thread. */
+/* constraint_make.h: makes the document for constraint::read. The document is made from the client's description of
+ * structured output. Called by any thread. */
 #ifndef LLM_CONSTRAINT_MAKE_H
 #define LLM_CONSTRAINT_MAKE_H
 

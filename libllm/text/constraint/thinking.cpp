@@ -46,7 +46,7 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Adds a token to `recent`. Removes the oldest tokens that are too far back: no delimiter is long enough to contain
+/* Adds a token to `recent`. Removes the oldest tokens that are too far back. No delimiter is long enough to contain
  * both them and the new token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
@@ -80,8 +80,9 @@ bool thinking::is_amid_mark() const
 }
 
 /* The first forced token comes only after a complete character. It also waits while the text ends with the first bytes
- * of an end delimiter: they may begin a tool call, and the forced tokens would then be written into this call. The wait
- * is limited to the length of the longest delimiter, because reasoning could contain such bytes again and again. */
+ * of an end delimiter. These bytes may begin a tool call, and the forced tokens would then be written into this call.
+ * The wait is limited to the length of the longest delimiter, because reasoning could contain such bytes again and
+ * again. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
@@ -134,8 +135,8 @@ bool thinking::find_ending()
 }
 
 /* Outside reasoning, only the tokens that open it are searched for; inside reasoning, only end delimiters. Blanks after
- * the end of reasoning belong neither to the reasoning nor to the answer: is_between is true until a token has other
- * text than blanks. The complete sequence of forced tokens ends the reasoning even if this sequence is no end
+ * the end of reasoning belong neither to the reasoning nor to the answer. is_between is true until a token has text
+ * other than blanks. The complete sequence of forced tokens ends the reasoning even if this sequence is no end
  * delimiter. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {

@@ -1,9 +1,9 @@
-/* thinking.h: tracks which tokens of an answer are reasoning, counts them, and forces tokens when the reasoning budget
- * is used up. Reasoning ends at an end delimiter (struct mark). This is the closing tag of the model family, or the
- * text with which a call of a known tool begins, because some models begin a call without closing the reasoning. With
- * 256 tools there are 256 end delimiters. Most tokens are not compared with them: only a token with a byte that is the
- * last byte of some end delimiter can complete one. Skipping all other tokens reduced the cost per token from 17.4 to
- * 1.6 us. One object per answer, owned by the thread that samples the answer. */
+/* thinking.h: tracks which tokens of an answer are reasoning, and counts these tokens. Forces tokens when the reasoning
+ * budget is used up. Reasoning ends at an end delimiter (struct mark). This is the closing tag of the model family, or
+ * the text with which a call of a known tool begins. Some models begin a call without closing the reasoning. With 256
+ * tools there are 256 end delimiters. Most tokens are not compared with the delimiters. Only a token with the last byte
+ * of some end delimiter can complete a delimiter. Skipping all other tokens reduced the cost per token from 17.4 to 1.6
+ * us. One object per answer, owned by the thread that samples the answer. */
 #ifndef LLM_THINKING_H
 #define LLM_THINKING_H
 
@@ -24,8 +24,8 @@ struct thinking {
         std::string text;
     };
 
-    std::vector<int32_t> start;  /* tokens that open reasoning; empty if the answer never opens reasoning (then only the
-                                  * prompt can) */
+    std::vector<int32_t> start;  /* tokens that open reasoning. Empty if the answer never opens reasoning. Then only the
+                                  * prompt can open it */
     std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
     int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;
@@ -59,8 +59,8 @@ struct thinking {
     std::unordered_set<int32_t> last_tokens;     /* the last token of each end delimiter */
     bool is_last_byte[256] = {};                 /* true if the text of some end delimiter ends with this byte */
 
-    /* the last tokens of the answer, in which delimiters are searched for: at most as many as a delimiter can have, and
-     * none from before reasoning last began or ended */
+    /* the last tokens of the answer, in which delimiters are searched for. There are at most as many as a delimiter can
+     * have. Tokens from before reasoning last began or ended are removed */
     std::deque<trigger::piece> recent;
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;

@@ -1,5 +1,5 @@
-/* trigger.cpp: searches an answer for words and patterns. The warning -Wmaybe-uninitialized is disabled, because some
- * versions of gcc report an uninitialized variable in the standard library's <regex> when sanitizers are on. */
+/* trigger.cpp: searches an answer for words and patterns. The warning -Wmaybe-uninitialized is disabled. With
+ * sanitizers, some versions of gcc report an uninitialized variable in the standard library's <regex>. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -9,13 +9,13 @@
 
 namespace {
 
-/* Patterns are searched for in this many bytes at the end of the answer. The number is limited because std::regex
- * recurses for each character and starts again with each token. A pattern that must match the whole answer is not tried
- * once the answer is longer. */
+/* Patterns are searched for in this many bytes at the end of the answer. std::regex recurses for each character and
+ * starts again with each token. So this number is limited. A pattern that must match the whole answer is not tried once
+ * the answer is longer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
-/* Returns the position at which the grammar begins: the start of the first capture group that matched some text, as in
- * llama.cpp, or the start of the whole match if no group did. */
+/* Returns the position at which the grammar begins. As in llama.cpp, this is the start of the first capture group that
+ * matched some text. If no group did, it is the start of the whole match. */
 size_t begin_of(const std::smatch &match)
 {
     for (size_t i = 1; i < match.size(); i++) {
@@ -98,8 +98,8 @@ void trigger::take_from(size_t at)
     }
 }
 
-/* Drops whole tokens from the beginning of `text`, but only when `text` is longer than twice the length that is needed:
- * moving the rest to the front then costs little per token. */
+/* Drops whole tokens from the beginning of `text`. Waits until `text` is longer than twice the needed length. Moving
+ * the rest to the front then costs little per token. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);

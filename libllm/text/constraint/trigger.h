@@ -30,7 +30,7 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* Adds the answer's next token. Returns true if this token completes a trigger; found() then has the tokens from
+    /* Adds the answer's next token. Returns true if this token completes a trigger. found() then has the tokens from
      * the trigger on. */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
