@@ -1,13 +1,13 @@
 /* chat_budget.h: limits the work of all renderings of one request together. A chat template is a program from a model
- * file of unknown origin, so it can loop forever, recurse without end, or build texts of gigabytes. llama.cpp's
+ * file of unknown origin. The template can loop forever, recurse without end, or build texts of gigabytes. llama.cpp's
  * interpreter of templates (jinja) has no limits. So every node of a template's syntax tree pays for its work
- * (chat_guard.h), that is, its work is subtracted from this budget:
- *   steps       work, about a microsecond each; the thread's processor time is limited, too
- *   bytes       of all texts and values that one rendering makes. Freed values still count, so the memory in use is
- *               never larger
- *   links       lists that are put into lists; their destructors recurse, and nothing can stop a destructor
- *   the stack   rendering runs on a stack of known size (chat_call_with_stack), and recursion is stopped when half of
- *               the stack is used
+ * (chat_guard.h). To pay means to subtract the work from this budget. The budget limits four things:
+ * - Steps. A step is work of about a microsecond. The thread's processor time is limited, too.
+ * - Bytes of all texts and values that one rendering makes. Freed values still count, so the memory in use is never
+ *   larger.
+ * - Links, which are lists that are put into lists. Their destructors recurse, and nothing can stop a destructor.
+ * - The stack. Rendering runs on a stack of known size (chat_call_with_stack). Recursion is stopped when half of the
+ *   stack is used.
  * A budget is owned by the thread that renders. */
 #ifndef LLM_CHAT_BUDGET_H
 #define LLM_CHAT_BUDGET_H
@@ -18,14 +18,15 @@
 #include <cstdint>
 #include <functional>
 
-/* Thrown when the template exceeds a limit; what() is a sentence about the limit. Derives from rethrown_exception,
- * because llama.cpp's jinja passes that exception on unchanged through all nested nodes of a template. */
+/* Thrown when the template exceeds a limit. what() is a sentence about the limit. Derives from rethrown_exception.
+ * llama.cpp's jinja passes that exception on unchanged through all nested nodes of a template. */
 struct chat_limit : jinja::rethrown_exception {
     using jinja::rethrown_exception::rethrown_exception;
 };
 
-/* The size of a template's value when it is written as text. A part that occurs several times counts each time: with a
- * = [x, x], b = [a, a], c = [b, b] and so on, n lists take little memory, but have 2^n parts as text. */
+/* The size of a template's value when it is written as text. A part that occurs several times counts each time. For
+ * example, a = [x, x], b = [a, a], c = [b, b] and so on. These n lists take little memory, but have 2^n parts as
+ * text. */
 struct value_weight {
     uint64_t n_bytes = 0;
     uint64_t n_nodes = 0;
@@ -58,7 +59,7 @@ class chat_budget {
     [[noreturn]] void refuse(const char *why);
 
     /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
-     * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value: a list
+     * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value. A list
      * that contains itself would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
@@ -79,9 +80,9 @@ class chat_budget {
     const char *exceeded = nullptr; /* see exceeded_by */
 };
 
-/* Calls `work` in a new thread whose stack (32 MiB) suffices for everything that the limits allow, and waits for it.
- * The caller can be a Python thread, whose stack size is unknown. `work` must not throw. Returns false if there is no
- * memory for a thread. */
+/* Calls `work` in a new thread, and waits for it. The thread's stack of 32 MiB suffices for everything that the limits
+ * allow. The caller can be a Python thread, whose stack size is unknown. `work` must not throw. Returns false if there
+ * is no memory for a thread. */
 bool chat_call_with_stack(const std::function<void()> &work);
 
 #endif

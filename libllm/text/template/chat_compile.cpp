@@ -14,13 +14,13 @@
 
 namespace {
 
-/* The largest known templates have a source of 60 KB. The parser recurses for each bracket, block and chained operator,
- * and so do the destructors of the syntax tree that it makes. These limits keep the parser and the destructors within
- * the stack of chat_call_with_stack. */
+/* The largest known templates have a source of 60 KB. The parser recurses for each bracket, block and chained operator.
+ * So do the destructors of the syntax tree that it makes. These limits keep the parser and the destructors within the
+ * stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
 constexpr size_t NESTING_MAX = 200; /* limit on open brackets, and on open blocks */
-constexpr size_t CHAIN_MAX = 4'000; /* limit on consecutive words or operators that each make the syntax tree one level
-                                     * deeper (not, else, elif, +, ...) */
+constexpr size_t CHAIN_MAX = 4'000; /* limit on consecutive words or operators, such as not, else, elif, +. Each of them
+                                     * makes the syntax tree one level deeper */
 
 constexpr size_t NAMES_MAX = 256; /* limit on the variables of a template */
 
@@ -177,7 +177,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     check_nesting(words.tokens);
     check_names(words.tokens);
-    /* the constructor with a source is not used, because it would run the template without a guard */
+    /* the constructor with a source is not used. It would run the template without a guard */
     auto out = std::make_unique<common_chat_template>();
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;
@@ -186,7 +186,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    /* caps_get ran the template with a few short messages; refuse a template that exceeds a limit even then */
+    /* caps_get ran the template with a few short messages. Refuse a template that exceeds a limit even then */
     if (const char *why = chat_budget::current().exceeded_by()) {
         refuse(why);
     }

@@ -1,4 +1,4 @@
-/* chat_compile.h: compiles the source of a chat template into a program whose work is limited by a budget
+/* chat_compile.h: compiles the source of a chat template into a program. A budget limits the program's work
  * (chat_budget.h). */
 #ifndef LLM_CHAT_COMPILE_H
 #define LLM_CHAT_COMPILE_H
@@ -13,8 +13,8 @@
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 
-/* Returns the error message in an exception of jinja, without the stack trace: the text that the template passed to
- * raise_exception, or the first error. */
+/* Returns the error message in an exception of jinja, without the stack trace. This is the text that the template
+ * passed to raise_exception, or the first error. */
 std::string chat_reason(const std::exception &e);
 
 #endif

@@ -28,8 +28,8 @@ enum class use {
 
 void guard(statement_ptr &node, use how);
 
-/* A node that returns a value that was computed before. It replaces an operand: if the operand were evaluated twice,
- * its side effects would occur twice, and it would cost twice. */
+/* A node that returns a value that was computed before. It replaces an operand. An operand that is evaluated twice
+ * would have its side effects twice, and would cost twice. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
     std::string type() const override
@@ -52,16 +52,16 @@ statement_ptr hold(const value &v, size_t pos)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* For a node with an operation, `run` evaluates the operands, pays for the operation, and then runs llama.cpp's code on
- * a copy of the node whose operands are `held` values. */
+/* For a node with an operation, `run` evaluates the operands and pays for the operation. Then it runs llama.cpp's code
+ * on a copy of the node. The operands of the copy are `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* The value of a list or object literal is weighed when it is made, which limits how deeply it nests: the destructors
- * of nested lists recurse, and cannot be stopped. */
+/* The value of a list or object literal is weighed when it is made. This limits how deeply it nests. The destructors of
+ * nested lists recurse, and cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
@@ -168,7 +168,7 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay, so a call of it
+/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay. So a call of it
  * is paid for in advance. A call of a macro needs no payment, because the nodes of the macro pay. */
 bool is_built_in(const jinja::value_func_t *function)
 {
@@ -197,8 +197,8 @@ value run(const jinja::call_expression &node, context &ctx)
     return out;
 }
 
-/* A call block passes its text to a macro. A call block of a built-in function is refused: llama.cpp's code itself
- * evaluates the arguments, so the function cannot be paid for before the call, and built-in functions have no use for a
+/* A call block passes its text to a macro. A call block of a built-in function is refused. llama.cpp's code itself
+ * evaluates the arguments, so the function cannot be paid for before the call. Built-in functions have no use for a
  * block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
@@ -210,8 +210,8 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Only assignments to a member (set a.b = c) are handled here; llama.cpp's code runs all others. Such a statement
- * changes an object to which other values can refer, so it can make a cycle, or a chain of any depth.
+/* Only assignments to a member (set a.b = c) are handled here. llama.cpp's code runs all others. Such a statement
+ * changes an object to which other values can refer. So it can make a cycle, or a chain of any depth.
  * chat_operation_insert refuses cycles and limits chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {

@@ -167,7 +167,7 @@ void of_join(const value &input, const values &arguments)
     budget().produce(product(size(input), n_between));
 }
 
-/* Refuses arguments of range() beyond RANGE_MAX before computing with them, so that no difference overflows. */
+/* Refuses arguments of range() beyond RANGE_MAX before computing with them. So no difference overflows. */
 void of_range(const values &arguments)
 {
     int64_t numbers[3] = {0, 0, 1};
@@ -201,7 +201,7 @@ order order_of(const value &v)
                                                                           : order::NONE;
 }
 
-/* Refuses values that have no consistent order (NaN, values of different kinds), because std::sort would read beyond
+/* Refuses values without a consistent order, for example NaN or values of different kinds. std::sort would read beyond
  * the list. */
 void check_order(const values &items)
 {
@@ -302,8 +302,8 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* For each operation, by the type of its input and its name: the function that pays for it. An operation that is not
- * listed processes its input once, and pays for the size of the input. */
+/* The function that pays for an operation. The keys are the type of the operation's input and its name. An operation
+ * that is not listed processes its input once, and pays for the size of the input. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
@@ -330,8 +330,8 @@ void chat_operation_insert(const value &target, const value &item)
     }
 }
 
-/* The sum of two lists only copies references. All other operations can process everything in both sides (comparisons)
- * or write both sides as text (~), so both sides are weighed. */
+/* The sum of two lists only copies references. All other operations can process everything in both sides. For example,
+ * comparisons do so, and ~ writes both sides as text. So both sides are weighed. */
 void chat_operation_binary(const std::string &op, const value &left, const value &right)
 {
     if (op == "+" && is_val<jinja::value_array>(left) && is_val<jinja::value_array>(right)) {

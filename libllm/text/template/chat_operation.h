@@ -1,8 +1,7 @@
-/* chat_operation.h: pays for jinja's built-in operations from the thread's budget (chat_budget.h). An operation is paid
- * for before it runs, because it is one call that cannot be stopped ("x" * 1000000000). Some operations are refused,
- * because they could crash the process: sorting values without an order reads beyond the list, and dividing by zero or
- * by -1 ends the process. All functions throw chat_limit (chat_budget.h), or a std::runtime_error about wrong
- * values. */
+/* chat_operation.h: pays for jinja's built-in operations from the thread's budget (chat_budget.h). An operation is one
+ * call that cannot be stopped, for example "x" * 1000000000. So it is paid for before it runs. Some operations are
+ * refused, because they could crash the process. Sorting values without an order reads beyond the list. Dividing by
+ * zero or by -1 ends the process. All functions throw chat_limit, or a std::runtime_error about wrong values. */
 #ifndef LLM_CHAT_OPERATION_H
 #define LLM_CHAT_OPERATION_H
 

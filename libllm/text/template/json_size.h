@@ -1,9 +1,9 @@
-/* json_size.h: measures JSON from a client before a parser reads it: how deeply it nests, and how many names a parser
- * compares. Parsers and compilers of JSON use some stack for each level, so a text of a hundred thousand `[` would end
- * the process. Objects that keep the order of their members (nlohmann::ordered_json) compare each new name with all
- * earlier names, when they are parsed and again when they are changed: a tool with one object of 20,000 members took 3
- * s. For text that is not JSON the result is arbitrary, which does no harm, because the parser refuses such text
- * afterwards. */
+/* json_size.h: measures JSON from a client before a parser reads it. Finds out how deeply the JSON nests, and how many
+ * names a parser compares. Parsers and compilers of JSON use some stack for each level, so a text of a hundred thousand
+ * `[` would end the process. An nlohmann::ordered_json keeps the order of an object's members. It compares each new
+ * name with all earlier names when the object is parsed. It does so again when the object is changed. A tool with one
+ * object of 20,000 members took 3 s. For text that is not JSON the result is arbitrary. This does no harm, because the
+ * parser refuses such text afterwards. */
 #ifndef LLM_JSON_SIZE_H
 #define LLM_JSON_SIZE_H
 
@@ -20,12 +20,12 @@ inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBER
 struct json_size {
     bool is_too_deep = false;
     uint64_t n_comparisons =
-        0; /* number of name comparisons when the document is parsed once; counting stops where the document nests too
+        0; /* number of name comparisons when the document is parsed once. Counting stops where the document nests too
             * deeply */
 };
 
-/* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members, of which
- * nearly all requests consist, are counted as if they took no comparisons. */
+/* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members are counted
+ * as if they took no comparisons. Nearly all requests consist of such objects. */
 inline json_size json_size_of(const std::string &text, size_t depth_max)
 {
     constexpr uint64_t SMALL = 64;
