@@ -63,8 +63,7 @@ def _processes() -> dict[int, tuple[str, float, int]]:
 
 
 class Neighbours:
-    """Measures how much processor time all other processes use. Processes that this process has started are left out.
-    """
+    """Measures how much processor time other processes use. Processes that this process has started are left out."""
 
     def __init__(self) -> None:
         self._started_s = time.monotonic()

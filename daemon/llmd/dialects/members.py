@@ -41,7 +41,7 @@ ParallelToolCalls = Annotated[
 ]
 EnableThinking = Annotated[
     bool | None,
-    note("Sets the template variable enable_thinking: false turns reasoning off, if the template supports that."),
+    note("Sets the template variable enable_thinking. false turns reasoning off, if the template supports that."),
 ]
 TemplateVariables = Annotated[
     dict[str, Any] | None,

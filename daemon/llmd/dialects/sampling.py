@@ -44,7 +44,7 @@ class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
         note(
             "The samplers to run, in this order, by llama.cpp's names or one-letter codes. Default: penalties, dry, "
             "top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature. infill and adaptive_p run only if the list "
-            "names them. A sampler that the list does not name is off; [] turns all samplers off."
+            "names them. A sampler that the list does not name is off. [] turns all samplers off."
         ),
     ] = None
     dry_sequence_breakers: Annotated[

@@ -136,12 +136,12 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     messages: Annotated[list[InputTurn], note(
         "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks "
         "of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
-        f"parts; each part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User messages "
+        f"parts. A part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User messages "
         "and tool results can have search_result, and document with a source of type text or content. System messages "
         "can have tool_addition, tool_removal and the member clear_at. Assistant messages can have compaction, whose "
         "text becomes a part of the message. llmd ignores redacted_thinking, fallback, mcp_tool_listing, "
         "server_tool_use and its results, and output_config in a system message. Images and other documents are "
-        "refused in the newest user message; in earlier user messages, they are replaced by "
+        "refused in the newest user message. In earlier user messages, they are replaced by "
         f"{NOT_SHOWN}. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
         "(no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
@@ -150,25 +150,25 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "differs in each request.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     tools: Annotated[list[ClientTool] | None, note(
         "Tools that the answer can call: name, description, input_schema. A tool with defer_loading is not in the "
-        "prompt until a tool_reference in a tool's result names it: llmd then adds the definition at this point, and "
+        "prompt until a tool_reference in a tool's result names it. llmd then adds the definition at this point, and "
         "the answer can call the tool. Tools that the provider would run (web_search, code_execution, ...) are "
-        "ignored if the request has other tools, otherwise refused. Tools without a schema that clients run (bash, "
-        "text_editor, memory, computer, browser) are refused.",
+        "ignored if the request has other tools. Otherwise they are refused. Clients run the tools bash, text_editor, "
+        "memory, computer and browser. llmd refuses these tools if they have no schema.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[ClientToolChoice | None, note(
         "Which tools the answer calls: auto, any, tool with a name, or none. disable_parallel_tool_use: at most "
         "one call.")] = None  # fmt: skip
     thinking: Annotated[ThinkingWish | None, note(
-        "enabled or disabled sets the template variable enable_thinking; with other types the template decides. "
+        "enabled or disabled sets the template variable enable_thinking. With another type, the template decides. "
         "budget_tokens: maximum tokens of the reasoning. display is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
-        "effort sets the template variable reasoning_effort (xhigh and max set high). format: a JSON schema for "
+        "effort sets the template variable reasoning_effort. xhigh and max set high. format: a JSON schema for "
         "the answer.")
     ] = None  # fmt: skip
     output_format: Annotated[OutputFormat | None, note("Old name of output_config.format.")] = None
     metadata: Annotated[Any, note(
-        "user_id names the session if no other field or header does: JSON with a session_id, or a text that ends "
-        "with _session_ and an id.")] = None  # fmt: skip
+        "user_id names the session if no other field or header does. user_id is JSON with a session_id, or a text "
+        "that ends with _session_ and an id.")] = None  # fmt: skip
     session_id: SessionId = None
 
 
@@ -180,7 +180,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     stream: Stream = None
     stop_sequences: Annotated[list[str] | None, note(
         f"Up to {limits.STOP_STRINGS_MAX} texts. The answer ends before the first of these texts that the "
-        "model generates; stop_sequence in the answer is that text.",
+        "model generates. stop_sequence in the answer is that text.",
         maxItems=limits.STOP_STRINGS_MAX)] = None  # fmt: skip
 
 

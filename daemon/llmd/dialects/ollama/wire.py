@@ -78,8 +78,8 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         "Output format of the answer: json, or a JSON schema.")] = None  # fmt: skip
     options: Annotated[Options | None, note("The sampling parameters, num_predict and stop.")] = None
     think: Annotated[bool | Literal["low", "medium", "high", "max"] | None, note(
-        "true, false, low, medium, high or max (the same as high): sets the template variables enable_thinking and "
-        "reasoning_effort.")
+        "Sets the template variables enable_thinking and reasoning_effort: true, false, low, medium, high or max. "
+        "max is the same as high.")
     ] = None  # fmt: skip
     keep_alive: Annotated[str | float | None, note(
         "Ignored: the model stays loaded. A request with 0 and without a prompt is answered as if the model had "
@@ -90,7 +90,7 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
     messages: Annotated[list[OllamaMessage] | None, note(
-        "The conversation, in the roles system, user, assistant and tool; without messages, llmd generates nothing. "
+        "The conversation, in the roles system, user, assistant and tool. Without messages, llmd generates nothing. "
         "The template reads these members of a message: role, content, thinking, tool_calls, tool_name, tool_call_id. "
         f"An image in a tool's result, or in a user message before the newest one, is replaced by {NOT_SHOWN}. If the "
         "last message is the assistant's, the answer continues it.",
@@ -99,8 +99,8 @@ class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
         "Functions that the answer can call. The arguments of a call are a JSON object.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     truncate: Annotated[bool | None, note(
-        "false: refuse a conversation that does not fit the context. Default: leave out its first messages, except "
-        "system messages.")] = None  # fmt: skip
+        "false: refuse a conversation that does not fit the context. Default: leave out its first messages. System "
+        "messages stay.")] = None  # fmt: skip
 
 
 @accepts(truncate="llmd refuses a prompt that does not fit the context")
@@ -113,7 +113,7 @@ class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):
     prompt: Annotated[str | None, note("The user's text. Without a prompt, llmd generates nothing.", UNBOUNDED)] = None
     system: Annotated[str | None, note("System message before the prompt.", limits.JSON_TEXT_BYTES_MAX)] = None
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the text between prompt and suffix.",
+        "Text after the answer. The model fills in the text between prompt and suffix.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     raw: Annotated[bool | None, note(
         "true: continue the prompt without the model's chat template.")] = None  # fmt: skip

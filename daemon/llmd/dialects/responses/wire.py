@@ -154,7 +154,8 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
 @samples(OF_RESPONSES)
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     input: Annotated[str | list[msgspec.Raw] | None, note(
-        "A text, or items: messages, tool calls and their outputs, reasoning, references to items of stored responses. "
+        "A text, or a list of items. Items are messages, tool calls and their outputs, reasoning, and references to "
+        "items of stored responses. "
         f"Parts other than text in a tool's output, or in a user message before the newest one, are replaced by "
         f"{NOT_SHOWN}. Items of other types are ignored.", UNBOUNDED)] = None  # fmt: skip
     instructions: Annotated[
@@ -167,10 +168,10 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "Id of a stored response. The conversation up to and including that response precedes the input. The "
         "request continues the session of that response, unless it names another session.")] = None  # fmt: skip
     tools: Annotated[list[msgspec.Raw] | None, note(
-        "Functions, and custom tools, which take a text. In the prompt, a tool of a namespace has the name "
+        "Functions and custom tools. A custom tool takes a text. In the prompt, a tool of a namespace has the name "
         "NAMESPACE__NAME. Tools that the provider would run (web_search, ...) are ignored if the request has other "
-        "tools, otherwise refused. The tools local_shell, shell, apply_patch and computer, which clients run, are "
-        "refused.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+        "tools. Otherwise they are refused. Clients run the tools local_shell, shell, apply_patch and computer. llmd "
+        "refuses these tools.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
         "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
@@ -178,13 +179,13 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
-        "effort sets the template variable reasoning_effort; the effort none also sets enable_thinking to false. "
+        "effort sets the template variable reasoning_effort. The effort none also sets enable_thinking to false. "
         "summary: return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
-        "reasoning.encrypted_content: also return the reasoning as encrypted_content, which you can send back. "
-        "message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip
+        "reasoning.encrypted_content: also return the reasoning as encrypted_content. You can send encrypted_content "
+        "back. message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip
     truncation: Annotated[Literal["auto", "disabled"] | None, note(
-        "auto: if a conversation does not fit the context, leave out its first messages, except system messages. "
+        "auto: leave out the first messages of a conversation that does not fit the context. System messages stay. "
         "Default: disabled.")] = None  # fmt: skip
     metadata: Annotated[dict[str, Any] | None, note(
         "metadata.session_id names the session if no other field or header does. The response has the same "

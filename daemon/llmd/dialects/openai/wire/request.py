@@ -193,8 +193,8 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     model: members.Model = None
     stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
-        "include_usage: the last chunk has usage and session. continuous_usage_stats, together with include_usage: "
-        "each chunk, from the first text on, has the usage so far.")] = None  # fmt: skip
+        "include_usage: the last chunk has usage and session. continuous_usage_stats, with include_usage: each chunk "
+        "has the usage so far, from the first text on.")] = None  # fmt: skip
     n: Annotated[int | None, note(
         f"Number of answers, 1 to {limits.ANSWERS_MAX}. The first answer continues the session, but you can send back "
         "any of the answers.",
@@ -208,7 +208,8 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     )
     return_tokens: Annotated[bool | None, note("Other name of return_token_ids.")] = None
     return_progress: Annotated[bool | None, note(
-        "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
+        "true: a stream reports prompt_progress while llmd processes the prompt. It has total, cache, processed and "
+        "time_ms.")
     ] = None  # fmt: skip
     timings_per_token: Annotated[bool | None, note(
         "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
@@ -219,7 +220,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     prompt_cache_key: members.PromptCacheKey = None
     metadata: members.Metadata = None
     max_tokens: Annotated[int | None, note(
-        "Maximum tokens of the answer; -1: no limit. The context limits the answer in any case.")] = None  # fmt: skip
+        "Maximum tokens of the answer. -1: no limit. The context limits the answer in any case.")] = None  # fmt: skip
     n_predict: Annotated[int | None, note(
         "Other name of max_tokens. 0: process the prompt only.")] = None  # fmt: skip
     stop: members.Stop = None
@@ -240,15 +241,15 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     response_format: Annotated[ResponseFormat | None, note(
         "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
         "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
-        "enforce completely; otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
+        "enforce completely. Otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
         "type: JSON that matches the schema, as with strict. A request can have only one of response_format, "
         "json_schema, grammar, structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: members.JsonSchema = None
     grammar: members.Grammar = None
     structured_outputs: Annotated[StructuredOutputs | None, note(
-        "Output format of the answer: one of json (a schema), json_object, regex, choice (a list of texts), "
-        "grammar.")] = None  # fmt: skip
+        "Output format of the answer. Set one of json, json_object, regex, choice and grammar. json is a schema. "
+        "choice is a list of texts.")] = None  # fmt: skip
     guided_json: Annotated[_SCHEMA, note("Other name of structured_outputs.json.")] = None
     guided_regex: Annotated[str | None, note("Other name of structured_outputs.regex.")] = None
     guided_choice: Annotated[list[str] | None, note("Other name of structured_outputs.choice.")] = None
@@ -278,15 +279,14 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
         "model. Parts other than text in a tool's result, or in a user message before the newest one, are replaced by "
         f"{NOT_SHOWN}. The template reads these members of a message: role, content, name, tool_calls, function_call, "
-        "tool_call_id and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that "
-        "is a text). "
-        "If the template refuses several user messages in a row, llmd joins these messages.",
+        "tool_call_id and the reasoning. The reasoning is the first text among reasoning_content, reasoning, "
+        "reasoning_text and thinking. If the template refuses several user messages in a row, llmd joins them.",
         UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
-    max_completion_tokens: Annotated[int | None, note("New name of max_tokens; overrides max_tokens.")] = None
+    max_completion_tokens: Annotated[int | None, note("New name of max_tokens. Overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
         "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
-        "text as its input. The members of a custom tool are name, description, format (text, or grammar with syntax "
-        "lark or regex and a definition). llmd ignores tools of other types.",
+        "text as its input. The members of a custom tool are name, description, format. The format is text, or "
+        "grammar with syntax lark or regex and a definition. llmd ignores tools of other types.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
         "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
@@ -315,8 +315,8 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "enabled sets the template variable enable_thinking. effort sets reasoning_effort. max_tokens sets "
         "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
-        "auto or deepseek (default): the answer has its reasoning in reasoning_content. none: the answer has its "
-        "reasoning in the text, as the model wrote it.")] = None  # fmt: skip
+        "Where the answer has its reasoning. auto or deepseek: in reasoning_content, as by default. none: in the "
+        "text, as the model wrote it.")] = None  # fmt: skip
     thinking_budget_tokens: Annotated[int | None, note(
         "Maximum tokens of the reasoning. After this number, llmd makes the model end the reasoning. -1: no limit.")
     ] = None  # fmt: skip
@@ -326,17 +326,17 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         bool | None, note("false: the prompt ends with the last message, without the beginning of an answer.")
     ] = None
     continue_final_message: Annotated[bool | None, note(
-        "true: the answer continues the last message, which must be the assistant's, and has only the new text. "
-        "Default: a last message of the assistant is a finished turn.")] = None  # fmt: skip
+        "true: the answer continues the last message, and has only the new text. The last message must be the "
+        "assistant's. Default: a last message of the assistant is a finished turn.")] = None  # fmt: skip
     history: members.History = None
 
 
 class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     prompt: Annotated[str | list[int | str | list[int]], note(
-        f"A prompt (a text or token ids), or a list of up to {limits.ANSWERS_MAX} prompts. Each prompt gets n answers. "
-        "The answers are in the order of the prompts.", UNBOUNDED)]  # fmt: skip
+        f"A prompt, or a list of up to {limits.ANSWERS_MAX} prompts. A prompt is a text or token ids. Each prompt gets "
+        "n answers. The answers are in the order of the prompts.", UNBOUNDED)]  # fmt: skip
     suffix: Annotated[str | None, note(
-        "Text after the answer: the model fills in the text between prompt and suffix. With a suffix, text that spells "
+        "Text after the answer. The model fills in the text between prompt and suffix. With a suffix, text that spells "
         "a control token does not become that token.",
         limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
     parse_special: Annotated[bool | None, note(
