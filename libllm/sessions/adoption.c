@@ -67,9 +67,9 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* Updates a candidate from the segment, whose data are newer than the branch file. Exception: if the segment's tokens
- * are a prefix of the file's tokens, the file's tokens are kept. In this case the branch was being prefilled again when
- * its daemon was killed. Returns false if memory is short. */
+/* Updates a candidate from the segment, whose data are newer than the branch file. Exception: the segment's tokens are
+ * a prefix of the file's tokens. Then the branch was being prefilled again when its daemon was killed, and the file's
+ * tokens are kept. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     branch_file *f = &c->file;

@@ -16,17 +16,17 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A branch has an entry in the session table as long as it is open. It has a slot (a sequence of the model) while its
- * state is in the model's memory. If too few KV cells are free, a branch in PREFILL or DECODE may lose its slot for a
- * while (decode_step.c).
+ * A branch has an entry in the session table as long as it is open. It has a slot while its state is in the model's
+ * memory. A slot is a sequence of the model. If KV cells are short, a branch in PREFILL or DECODE may lose its slot for
+ * a while (decode_step.c).
  *
- * The resident tokens of a branch are its tokens in the session table. Invariant: unless a branch with a slot is torn,
- * the model's sequence holds exactly the resident tokens. If a branch without a slot has a parked state, the state
- * covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the first
- * `parked.k` are dropped. The next request prefills what it needs of them.
+ * The resident tokens of a branch are its tokens in the session table. Invariant: the sequence of a branch with a slot
+ * holds exactly the resident tokens, unless the branch is torn. If a branch without a slot has a parked state, the
+ * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
+ * first `parked.k` are dropped. The next request prefills what it needs of them.
  *
- * Resident tokens are written by branch.c. Exception: the first tokens of a branch that begins without a slot. They
- * come from table_saved.c (a saved session), table_copy.c (another branch) or adoption.c (an earlier daemon). */
+ * Resident tokens are written by branch.c. Exception: a branch may begin without a slot. Then its first tokens come
+ * from table_saved.c (a saved session), from table_copy.c (another branch), or from adoption.c (an earlier daemon). */
 #ifndef LLM_BRANCH_H
 #define LLM_BRANCH_H
 
@@ -82,15 +82,15 @@ typedef struct parked {
     bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
     state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */
-    /* if READING: the most tokens that the state shares with a prompt of another branch that waits for it. 0 if the
-     * state is read only for the branch itself */
+    /* while READING: another branch's prompt may wait for the state. This is the most tokens that such a prompt shares
+     * with the state. 0 if the state is read only for the branch itself */
     uint32_t n_lend_tokens;
     /* the state is lent. It is IN_MEMORY until the waiting requests of other branches have begun, then ON_DISK again */
     bool is_lent;
     /* if READING: number of the read. A result with another number is ignored. It is of an earlier read, from before a
      * reset */
     uint64_t reading;
-    /* when the branch's request stops waiting for the state on disk; 0 if none waits */
+    /* end of the request's wait for the state on disk. 0 if no request waits */
     uint64_t wait_until_us;
 } parked;
 
@@ -139,7 +139,7 @@ typedef struct branch {
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* For a kept branch, which is a copy made before another branch was truncated: how many tokens the truncation
+    /* Only for a kept branch, which is a copy made before another branch was truncated. How many tokens the truncation
      * removed. 0 for all other branches, and after a request has continued the copy. */
     uint32_t n_kept;
 
@@ -210,9 +210,9 @@ void branch_set_parked(branch *b, const parked *to);
 void branch_hold_parked(branch *b, blob *state, uint32_t k); /* parks the state of the first k tokens in memory */
 void branch_set_file_bytes(branch *b, size_t n_bytes);
 
-/* Returns the state of the branch's first *k tokens as a blob that is held for `use` (ledger.h). If the branch has a
- * slot, its state is first saved to host memory. Otherwise the parked state is returned. Returns NULL if the branch has
- * no valid state, or has it only on disk. Also returns NULL if memory is short. */
+/* Returns the state of the branch's first *k tokens as a blob, held for `use` (ledger.h). If the branch has a slot, its
+ * state is first saved to host memory. Otherwise the parked state is returned. Returns NULL if the branch has no valid
+ * state, or has it only on disk. Also returns NULL if memory is short. */
 blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
 /* A copy of the state of a branch with a slot, in a sequence of its own or in host memory. */

@@ -25,7 +25,7 @@ typedef struct branch_table_options {
     llm_policy policy;
     uint32_t n_named;          /* slots for named branches */
     uint32_t n_scratch;        /* slots for scratch branches */
-    uint32_t n_parked_max;     /* named branches that can be open beyond n_named; 0 without policy park */
+    uint32_t n_parked_max;     /* open named branches allowed beyond n_named; 0 without policy park */
     uint32_t n_parked_entries; /* n_parked_max, or more if an earlier daemon left more sessions (adoption.h) */
     uint32_t branches_max;     /* limit on the branches of one session */
     uint32_t n_owners;         /* initial value of branch_table.n_owners */

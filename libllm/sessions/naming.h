@@ -11,14 +11,13 @@
  *                                                                                     below), and the next close or
  *                                                                                     stop tries again
  *
- * Example: PIN `a` marks the branches of session `a` as anchored (pinned by a command). It also marks them as changing,
- * which means that the disk may not have the change yet. One job is pushed that writes their branch files. A second PIN
- * or RENAME of `a` waits for the result of that job. If the write fails, the branches get their former pins back. Some
- * files may already contain the new pins, so the files are written once more.
+ * Example: PIN `a` marks the branches of session `a` as anchored (pinned by a command). It also marks them as changing:
+ * the disk may not have the change yet. One job is pushed that writes their branch files. A second PIN or RENAME of `a`
+ * waits for the result of that job. If the write fails, the branches get their former pins back. Some files may already
+ * contain the new pins, so the files are written once more.
  *
- * A loose file is a branch file of a session that is not open. There are two cases:
- *   - the session was closed, and the disk failed to remove the file
- *   - the session got no entry when the daemon started, and waits for a later start (adoption.h) */
+ * A loose file is a branch file of a session that is not open. Either the session was closed, and the disk failed to
+ * remove the file. Or the session got no entry when the daemon started, and waits for a later start (adoption.h). */
 #ifndef LLM_NAMING_H
 #define LLM_NAMING_H
 
@@ -124,7 +123,7 @@ bool table_is_waiting(const branch_table *table, session_name name);
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
 void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
-/* Removes files of unpinned sessions that wait for an entry: those last used before before_ms, at most
+/* Removes files of unpinned sessions that wait for an entry. Removes those last used before before_ms, at most
  * LOOSE_EXPIRED_MAX files. Of the remaining sessions that may expire, returns the earliest last use. Returns 0 if there
  * are none. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);

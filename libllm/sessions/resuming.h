@@ -22,10 +22,10 @@ typedef struct fetch {
     double wait_us_max; /* limit on the wait for the read */
 } fetch;
 
-/* Decides whether a prompt of `b` should wait for a state on disk that belongs to another branch of the same owner. `b`
- * must have a slot. The state covers some tokens that no source in memory covers. The prompt should wait if reading the
- * state takes less time than prefilling these tokens. The read then begins, unless it has already begun. After the
- * read, resuming_begin finds the state in memory, but only until the next table_spill_on. */
+/* Decides whether a prompt of `b` should wait for a state on disk. This state belongs to another branch of the same
+ * owner. `b` must have a slot. The state covers some tokens that no source in memory covers. The prompt should wait if
+ * reading the state takes less time than prefilling these tokens. The read then begins, unless it has already begun.
+ * After the read, resuming_begin finds the state in memory, but only until the next table_spill_on. */
 fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *prompt);
 
 /* Fills `to` with the state of the first `at` tokens of `from`. If the model's memory and the checkpoints do not allow

@@ -52,7 +52,7 @@ typedef struct table_shelf {
     /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
     uint64_t spill_until_us; /* end of the parked state's wait for the store; 0 if no state waits */
-    /* end of the requests' wait for a slot that a job may free. 0 if no request waits */
+    /* end of requests' wait for a slot that a job may free, or 0 */
     uint64_t slot_until_us;
     /* a wait for the store has timed out. Nothing else waits for the store until it has read or written a state */
     bool is_store_slow;
@@ -187,8 +187,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
 
 /* Push a job whose result comes through table_take_stored, and return LLM_OK. Return LLM_IO without a state directory.
  * Return LLM_NO_MEMORY if memory is short, or the limit on bytes in flight is reached. Return LLM_NOT_FOUND if the
- * branch to save has no tokens, or nothing is saved under the label. table_save also saves the checkpoints, without
- * copying them. */
+ * branch to save has no tokens. Also return it if nothing is saved under the label. Checkpoints are saved too
+ * (table_save), without a copy of them. */
 int table_save(branch_table *table, branch *b, session_name label, uint64_t request);
 int table_load(branch_table *table, session_name name, session_name label, uint64_t request);
 int table_unsave(branch_table *table, session_name label, uint64_t request);

@@ -1,4 +1,4 @@
-/* slots.h: decides which branches have an entry and which have a slot. An entry is a record in the session table. A
+/* slots.h: decides which branches have an entry, and which have a slot. An entry is a record in the session table. A
  * branch is open while it has an entry. A slot is a sequence of the model. A branch has a slot while its state is in
  * the model's memory. Owned by the decode thread.
  *
@@ -76,12 +76,10 @@ branch *table_replace(branch_table *table, branch *old, const branch *like);
 /* Opens a branch with the id that it had in an earlier daemon, in a free entry. */
 branch *table_open_known(branch_table *table, uint32_t owner, const char *name, uint64_t id);
 
-/* Returns an idle scratch branch for this prompt. The choice is, in this order:
- *   - the owner's branch that the prompt continues
- *   - an empty or new branch
- *   - the least recently used branch. It is closed, and a new branch takes its entry. Exception: the owner's own branch
- *     is returned itself if it shares more than the head with the prompt. It can be truncated
- * Returns NULL if all scratch branches are busy. */
+/* Returns an idle scratch branch for this prompt, or NULL if all scratch branches are busy. The first choice is the
+ * owner's branch that the prompt continues. The second choice is an empty or new branch. The third choice is the least
+ * recently used branch. It is closed, and a new branch takes its entry. Exception: it belongs to the owner, and has
+ * more than the prompt's head in common with the prompt. Then it is returned itself, and can be truncated. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
 /* Copies the first n tokens of `from` to `to`. If the state of `from` covers at most n tokens, the state also becomes
@@ -90,9 +88,9 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
  * covers, and the caller must truncate `to`. `to` must be open and empty, and have no slot. (table_copy.c) */
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
-/* Called before `b` continues with this prompt. Copies `b` to another branch (the kept branch) if the prompt discards
- * tokens of `b` whose prefill would take longer than the copy. The copy needs a free entry or the entry of a less
- * valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
+/* Called before `b` continues with this prompt, which discards tokens of `b`. If prefilling them again would take
+ * longer than a copy, copies `b` to another branch (the kept branch). The copy needs a free entry or the entry of a
+ * less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
 /* Whether this owner can have one more kept branch. If an entry is free, sets *replaced to NULL, and the caller calls
@@ -151,8 +149,8 @@ bool table_has_free_slot(const branch_table *table, const branch *b);
  * free. */
 bool table_has_in_flight(const branch_table *table);
 
-/* Whether a slot may become free without a command of a client. This is so while a generation of another branch runs,
- * or a state is being written or read. Only slots for the kind of `b` count, named or scratch. With any_kind, all slots
+/* Whether a slot may become free without a command of a client. Another branch's generation may end, or a state may be
+ * on its way to or from the disk. Only slots for the kind of `b` count, named or scratch. With any_kind, all slots
  * count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
@@ -177,8 +175,8 @@ uint64_t table_new_number(branch_table *table);
 void table_set_forgotten_listener(branch_table *table,
                                   void (*forgotten)(void *context, uint32_t owner, const char *name), void *context);
 
-/* Counts a branch that was given up although no client asked for that. If the session has no other branch, reports the
- * session as forgotten. */
+/* Counts a branch that was given up without a client's request. If the session has no other branch, reports the session
+ * as forgotten. */
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter);
 
 /* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME). One call forgets at most 64

@@ -65,7 +65,7 @@ static bool may_lose_state(const branch *b)
     return !is_needed && !at->is_lent && at->where != PARKED_WRITING && at->where != PARKED_READING;
 }
 
-/* Fills table->holdings (share.h) with the state files, and with the file of n_bytes that will be written for `b`. The
+/* Fills table->holdings (share.h) with the state files. Includes the file of n_bytes that will be written for `b`. The
  * first files to be removed are those whose states are also in memory or in a slot. Then follow the files of the least
  * recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)

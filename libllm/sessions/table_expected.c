@@ -105,8 +105,8 @@ static bool is_coming(const branch *other, const branch *b)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Counts the branches that are about to take a slot of the kind that `b` needs, without `b`. For each owner, counts at
- * most as many as its share of slots allows. */
+/* Counts the other branches that are about to take a slot of the kind that `b` needs. For each owner, counts at most as
+ * many as its share of slots allows. */
 static uint32_t count_coming(const branch_table *table, const branch *b)
 {
     slots_left owners[LLM_REQUESTS_MAX]; /* large enough, because each branch that is counted has a request */

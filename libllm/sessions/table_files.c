@@ -1,5 +1,4 @@
-/* table_files.c: chooses which tokens, states and checkpoints of a branch are written to its files, and removes
- * files. */
+/* table_files.c: chooses which tokens, states and checkpoints of a branch are written to files. Also removes files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +56,9 @@ static void add_checkpoint(branch_table *table, state_file *out, const checkpoin
  * of the last prompt. It is always written, because the client may send the same prompt again (regenerate). Writing it
  * takes no more memory: the checkpoint store holds it anyway.
  *
- * Another checkpoint is written if it is whole. It is also written if it is more than CHECKPOINT_NEAR_TOKENS longer
- * than the next shorter checkpoint that is written. A checkpoint that is closer to a shorter one would save few tokens,
- * but take as many bytes as any other. */
+ * Another checkpoint is written if it is whole. Otherwise it must be more than CHECKPOINT_NEAR_TOKENS longer than the
+ * next shorter checkpoint that is written. A checkpoint that is closer to a shorter one would save few tokens, but take
+ * as many bytes as any other. */
 static void add_checkpoints(branch_table *table, state_file *out, checkpoint *const *longest_first, uint32_t n)
 {
     uint32_t last_end = 0;

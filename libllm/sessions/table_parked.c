@@ -128,10 +128,10 @@ static size_t resting_bytes_max(const branch_table *table)
     return table->store != NULL ? n_max - n_max / TABLE_MOVING_SHARE : n_max;
 }
 
-/* Spills one state after the other until the states that are left in memory fit the budget. Nothing is spilled while a
- * state is lent. The branch of a lent state is idle, so the lent state itself could be chosen. But it must stay in
- * memory until the requests that wait for it have begun. If the store is busy, one state waits in memory beyond the
- * budget. Further states beyond the budget are dropped. */
+/* Spills one state after the other, until the states left in memory fit the budget. Nothing is spilled while a state is
+ * lent. The branch of a lent state is idle, so the lent state itself could be chosen. But it must stay in memory until
+ * the requests that wait for it have begun. If the store is busy, one state waits in memory beyond the budget. Further
+ * states beyond the budget are dropped. */
 void table_spill(branch_table *table)
 {
     while (!table->shelf.is_lending && table->shared.ledger->n_bytes[LEDGER_PARKED] > resting_bytes_max(table)) {
