@@ -10,11 +10,11 @@ int decode_open(decode *d)
     d->step.stop = decode_stops;
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
-     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command
-     * or result adds at most one notice and opens at most two sessions; each deferred command opens one session. Each
-     * forgotten session adds a notice. Before the next command or result is taken, each open session may be forgotten
-     * once, and so may LOOSE_EXPIRED_MAX sessions that have no entry. */
+    /* The limit on notices, which are events of no live request (decode.h). Notices and deferred commands together must
+     * be fewer than LLM_REQUESTS_MAX. Otherwise no command and no result of the store is taken (decode_has_room). Each
+     * command or result adds at most one notice and opens at most two sessions. Each deferred command opens one
+     * session. Each forgotten session adds a notice. Before the next command or result is taken, each open session may
+     * be forgotten once. So may LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -66,8 +66,8 @@ static bool deliver_notices(decode *d)
 }
 
 /* Delivers as many events as the event ring has room for, and frees ended requests whose events are all delivered.
- * Returns true if no event is left. If a notice does not fit into the ring, no later event is delivered: the notice may
- * be FORGOTTEN, which must come before any event of a later session of that name. */
+ * Returns true if no event is left. If a notice does not fit into the ring, no later event is delivered. The notice may
+ * be FORGOTTEN. FORGOTTEN must come before any event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
     bool is_all_delivered = deliver_notices(d);
@@ -95,11 +95,11 @@ void decode_deliver(decode *d)
     bool is_all_delivered = deliver_all(d);
     if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait with the flag events_blocked, then try once more. If the reader read the flag before that,
-         * the second attempt sees all room that the reader had made by then. Otherwise the reader sees the flag and
-         * wakes this thread (announce_room). Both threads exchange the flag, so that the two exchanges have an order
-         * and the second synchronizes with the first (notifier.c). A plain store could become visible only after this
-         * thread has looked at the ring. */
+        /* Announce the wait with the flag events_blocked, then try once more. The reader may have read the flag before
+         * that. Then the second attempt sees all room that the reader had made by then. Otherwise the reader sees the
+         * flag and wakes this thread (announce_room). Both threads exchange the flag. So the two exchanges have an
+         * order, and the second synchronizes with the first (notifier.c). A plain store could become visible only after
+         * this thread has looked at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         is_all_delivered = deliver_all(d);
     }
@@ -135,8 +135,8 @@ static void publish(decode *d)
     table_publish(d->table);
 }
 
-/* Whether the thread has work. notifier_wait calls this function after it has armed the notifier, so that the thread
- * does not sleep if work has arrived just before. */
+/* Whether the thread has work. notifier_wait calls this function after it has armed the notifier. Thus the thread does
+ * not sleep if work has arrived just before. */
 static bool has_work(void *context)
 {
     decode *d = context;
@@ -163,7 +163,7 @@ static uint64_t idle_now(decode *d)
 }
 
 /* Forgets idle sessions that have expired. Does nothing before the oldest session can expire. Also does nothing while
- * `notices` has an event that has not been delivered: each expired session adds an event FORGOTTEN to it, and these
+ * `notices` has an event that has not been delivered. Each expired session adds an event FORGOTTEN to it, and these
  * events must not pile up. */
 static void expire(decode *d)
 {
@@ -188,9 +188,9 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
     return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
-/* Returns how many milliseconds the thread may sleep: until the next session expires, or until a request or state stops
- * waiting for the disk (fetched_by_us). -1 for no limit. While `notices` is not empty, no session expires (see
- * `expire`), and the reader of events wakes the thread. */
+/* Returns how many milliseconds the thread may sleep, or -1 for no limit. The sleep ends when the next session expires.
+ * It also ends when a request or state stops waiting for the disk (fetched_by_us). While `notices` is not empty, no
+ * session expires (see `expire`), and the reader of events wakes the thread. */
 static int wait_ms(decode *d)
 {
     const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
@@ -221,7 +221,8 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d, decode_stall_budget_us(d));
         expire(d);
-        /* kept so that has_work notices a change of n_owners, on which each owner's share of the slots depends */
+        /* kept for has_work, which must notice a change of n_owners. Each owner's share of the slots depends on
+         * n_owners */
         d->n_owners_before = atomic_load(&d->table->n_owners);
         decode_start_waiting(d);
         decode_take_sampled(d);
@@ -260,7 +261,7 @@ int decode_start(decode *d)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_requested, false);
     table_set_forgotten_listener(d->table, decode_forgotten, d);
-    /* set before the thread is created, so that it is set when decode_start returns and commands are pushed */
+    /* set before the thread is created. Thus it is set when decode_start returns and commands are pushed */
     atomic_store(&d->life, DECODE_SERVING);
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,16 +1,15 @@
-/* decode.h: the decode thread, which takes commands, schedules, steps the model, samples and delivers events. From
- * decode_start to decode_stop, the thread owns the model's sequences, the entries of the session table and all
- * requests.
+/* decode.h: the decode thread. It takes commands, schedules, steps the model, samples and delivers events. From
+ * decode_start to decode_stop, it owns the model's sequences, the entries of the session table and all requests.
  *
  *   every loop:  take commands -> start requests -> take sampled tokens -> one step -> deliver events -> (sleep)
  *
- * If the model cannot decode and prefill in one call, a step makes two calls, and the thread delivers events and takes
- * commands between the calls. A model call that only prefills may be stopped when a request or a cancel arrives, if the
- * model supports that (decode_step.c).
+ * If the model cannot decode and prefill in one call, a step makes two calls. Between the calls, the thread delivers
+ * events and takes commands. Some models can stop a call that only prefills. Such a call may be stopped when a request
+ * or a cancel arrives (decode_step.c).
  *
  * If a step finds too few KV cells, the thread parks another branch, which frees cells, and repeats the step. Any other
  * failure ends exactly the requests whose branches the failure made invalid. The thread never waits for the reader of
- * events: events for which the event ring has no room stay in the requests' outboxes (outbox.h) and in `notices`. */
+ * events. If the event ring has no room for events, they stay in the requests' outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -35,7 +34,7 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
-/* A PIN or RENAME that waits because the store is still writing an earlier change of the same session's name or pin. */
+/* A PIN or RENAME that waits. The store is still writing an earlier change of the same session's name or pin. */
 typedef struct deferred {
     wire_command command; /* the session names in it point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
@@ -43,8 +42,8 @@ typedef struct deferred {
     struct deferred *next;
 } deferred;
 
-/* Counts pushed commands, so that a model call in progress learns of new commands. A command is counted only after it
- * is in the ring, so the decode thread finds every counted command in the ring, unless it has already taken the
+/* Counts pushed commands. Thus a model call in progress learns of new commands. A command is counted only after it is
+ * in the ring. So the decode thread finds every counted command in the ring, unless it has already taken the
  * command. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
@@ -98,11 +97,10 @@ typedef struct decode {
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    /* true if requests without a slot must ask for one again: a request has ended, KV cells were freed, the store has
+    /* requests without a slot must ask for one again. Set when a request has ended, KV cells were freed, the store has
      * read a state, or a command has changed a session */
     bool may_assign_slots;
-    /* earliest time at which a request, or a state that is to be written, stops waiting for the disk; 0 if neither
-     * waits */
+    /* next end of a wait for the disk, of a request or of a state to be written; 0 if nothing waits */
     uint64_t fetched_by_us;
     uint64_t idle_ms_max; /* 0 if sessions do not expire */
     idle_clock idle_clock;
@@ -122,8 +120,8 @@ void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`
 /* Moves waiting events into the event ring, as many as the ring has room for. Called by the decode thread. */
 void decode_deliver(decode *d);
 
-/* Called by the owner thread after the decode thread has ended: answers the commands that the decode thread did not
- * take, and delivers as many events as the event ring has room for. To get all events, the caller empties the ring and
+/* Called by the owner thread after the decode thread has ended. Answers the commands that the decode thread did not
+ * take. Delivers as many events as the event ring has room for. To get all events, the caller empties the ring and
  * calls this function again, until the ring stays empty. */
 void decode_finish(decode *d);
 
@@ -131,16 +129,16 @@ void decode_finish(decode *d);
 void decode_was_pushed(decode *d, const wire_command *c);
 
 /* decode_command.c: whether `notices` has room for one more reply. Only then the thread takes the next command, or the
- * next result of the store for which a command waits, because each may add a reply. Room is kept for the replies to all
- * deferred commands, too, because one result of the store may start all of them. */
+ * next result of the store for which a command waits. Each may add a reply. Room is kept for the replies to all
+ * deferred commands, too. One result of the store may start all of them. */
 bool decode_has_room(const decode *d);
 
-/* Takes commands off the ring and carries them out, while there is room for their replies (decode_has_room). Commands
- * that copy states (FORK, SAVE, PARK) take long. So that many of them do not stall decoding requests, the commands that
- * are left after budget_us stay in the ring until the next step is over. With HUGE_VAL there is no such limit. */
+/* Takes commands off the ring and carries them out, as long as their replies have room (decode_has_room). Commands that
+ * copy states take long: FORK, SAVE, PARK. Many of them would stall decoding requests. So after budget_us, the other
+ * commands stay in the ring until the next step is over. With HUGE_VAL there is no such limit. */
 void decode_take_commands(decode *d, double budget_us);
-/* Returns the stall budget: the time between two steps that the thread can spend on other work, for example copies of
- * states, before decoding requests are delayed noticeably. HUGE_VAL if no request decodes. */
+/* Returns the stall budget: how long work between two steps may take without a noticeable delay of decoding requests.
+ * Copies of states are an example of such work. HUGE_VAL if no request decodes. */
 double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
@@ -166,13 +164,13 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes the tokens that sampling threads have picked */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* The asker is a request that needs a slot or KV cells. decode_among says which other requests may lose their slots to
- * it: all requests, requests of the asker's kind (named or scratch), or requests of the asker's kind and owner. */
+/* Says which requests may lose their slots to the asker. The asker is a request that needs a slot or KV cells. These
+ * requests are all requests, those of the asker's kind (named or scratch), or those of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 
-/* Parks the branch of the newest request that holds a slot without progress: either the request has not begun, or its
- * generation is paused because the client does not read. Considers only the requests that `among` allows (see
+/* Parks the branch of the newest request that holds a slot without progress. Either the request has not begun, or its
+ * client does not read and its generation is paused. Considers only the requests that `among` allows (see
  * decode_among), and never parks the asker's own branch. Returns false if no branch can be parked, or the capacity
  * policy does not allow parking. */
 bool decode_park_unmoving(decode *d, const request *asker, decode_among among);

@@ -162,8 +162,9 @@ static int fork_parent(decode *d, const wire_command *c)
     return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
-/* Whether the owner may have one more busy branch (a branch that a request uses or waits for), or the session already
- * has a busy branch, which this request may join. Checked before a branch is opened for the request. */
+/* Whether the owner may have one more busy branch. A branch is busy if a request uses it or waits for it. Also true if
+ * the session already has a busy branch, which this request may join. Checked before a branch is opened for the
+ * request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = table_may_be_busy(d->table, c->session.owner);
@@ -214,8 +215,8 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Returns the id of the live request that the command's member `after` names, or 0 if there is none. A request can wait
- * only for a request that arrived before it. A later one could be queued behind it, and each would wait for the
+/* Returns the id of the live request that the command's member `after` names. Returns 0 if there is none. A request can
+ * wait only for a request that arrived before it. A later one could be queued behind it, and each would wait for the
  * other. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
@@ -267,10 +268,10 @@ static void cancel(decode *d, uint64_t id)
     }
 }
 
-/* Ends generations whose CANCEL is in the ring but cannot be taken yet, because the time for commands (budget_us) may
- * end before the CANCEL is reached. CANCELs that were already taken are skipped, because another request may have the
- * same id by now. If the GENERATE of a request is still in the ring, too, or there are more CANCELs than `pushed`
- * holds, the request ends when its CANCEL is taken. */
+/* Ends generations whose CANCEL is in the ring but cannot be taken yet. The time for commands (budget_us) may end
+ * before the CANCEL is reached. CANCELs that were already taken are skipped. Another request may have the same id by
+ * now. If the GENERATE of a request is still in the ring, too, the request ends when its CANCEL is taken. The same
+ * holds if there are more CANCELs than `pushed` holds. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
@@ -291,8 +292,8 @@ static void pause_request(decode *d, const wire_command *c)
     }
 }
 
-/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE:
- * these end generations, so they are accepted even if the disk is too slow for other commands. */
+/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE,
+ * which end generations. They are accepted even if the disk is too slow for other commands. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)

@@ -29,7 +29,7 @@ static void end_requests(decode *d, branch *b)
     decode_end_session_requests(d, b, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Closes every branch of the session `name`, even busy branches, except `kept` (which may be NULL). Also removes the
+/* Closes every branch of the session `name`, even busy branches. Keeps `kept`, which may be NULL. Also removes the
  * files of branches of this session that have no entry. */
 static void close_all(decode *d, session_name name, const branch *kept)
 {
@@ -46,7 +46,7 @@ static void close_all(decode *d, session_name name, const branch *kept)
     d->may_assign_slots = true;
 }
 
-/* Empties a session: closes all branches except `kept`, and empties `kept`, which keeps the session's pin. The caller
+/* Empties a session. Closes all branches except `kept`, and empties `kept`, which keeps the session's pin. The caller
  * decides what happens to the file of `kept`. */
 static void empty_all(decode *d, session_name name, branch *kept)
 {
@@ -120,8 +120,8 @@ static void close_session(decode *d, const wire_command *c)
 /* ---- fork ---- */
 
 /* Fills `to` with the first `at` tokens of `from`, and with their state. `to` must be open and empty. If both branches
- * have slots, the model copies the state. Otherwise, or if the model has no cells for a copy, the state of `from` is
- * copied in host memory or on disk (table_copy). */
+ * have slots, the model copies the state. The model may have no cells for a copy, or a slot may be missing. Then the
+ * state of `from` is copied in host memory or on disk (table_copy). */
 static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
 {
     const bool has_state = from->slot != BRANCH_NO_SLOT && from->record.state != LLM_STATE_TORN;
@@ -145,8 +145,8 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens the session `name` for a fork of `from`. If a session of that name exists, empties it, and adds its files to
- * the removal that the caller has begun (table_removing_begin). */
+/* Opens the session `name` for a fork of `from`. If a session of that name exists, empties it. Adds its files to the
+ * removal that the caller has begun (table_removing_begin). */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));
@@ -218,7 +218,7 @@ static void fork_session(decode *d, const wire_command *c)
 /* ---- park, pin, rename ---- */
 
 /* Parks one branch of the session per call. If another branch still has a slot, the command stays in the ring and is
- * carried out again after a step, so that decoding sessions get a step between two copies. */
+ * carried out again after a step. Thus decoding sessions get a step between two copies. */
 static void park(decode *d, const wire_command *c)
 {
     branch *b = NULL;
@@ -239,7 +239,7 @@ static void park(decode *d, const wire_command *c)
 }
 
 /* Pushes the job that writes a PIN or RENAME to the disk. The command gets its reply when the job is done. If the job
- * fails, the change is undone, so that the reply, the memory and the disk agree. */
+ * fails, the change is undone. Thus the reply, the memory and the disk agree. */
 static void end_change(decode *d, const wire_command *c, store_job *job)
 {
     llm_status status = LLM_OK;
@@ -298,7 +298,7 @@ static void save(decode *d, const wire_command *c)
 }
 
 /* Starts to read the saved session from disk. The existing session is replaced only after the saved session has been
- * read, so that a damaged file replaces nothing. */
+ * read. Thus a damaged file replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
     const int status = table_load(d->table, c->session, c->other, c->request);
@@ -312,7 +312,8 @@ static void unsave(decode *d, const wire_command *c)
 }
 
 /* Replaces the session by the saved session that the store has read. Sets *is_due if the reply must wait for a job of
- * the store, which removes the files of the replaced session and writes the branch file if the session is pinned. */
+ * the store. This job removes the files of the replaced session. It also writes the branch file if the session is
+ * pinned. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const session_name name = session_name_from(job->owner, job->name);
@@ -436,8 +437,8 @@ static void carry_out_deferred(decode *d)
 
 void decode_take_stored(decode *d)
 {
-    /* Slots are assigned again after each result, because the store may have read the state of a branch that waits for
-     * a slot. */
+    /* Slots are assigned again after each result. The store may have read the state of a branch that waits for a
+     * slot. */
     while (table_take_stored(d->table, decode_has_room(d), stored, d)) {
         d->may_assign_slots = true;
         carry_out_deferred(d);

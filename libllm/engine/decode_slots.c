@@ -28,8 +28,8 @@ static void begin(decode *d, request *r, branch *b)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
-        /* the request needs no step to consume its prompt, so slots are assigned again at once: other requests may wait
-         * for this prompt (`after`), or for the slot if the request has ended */
+        /* the request needs no step to consume its prompt, so slots are assigned again at once. Other requests may wait
+         * for this prompt (`after`). If the request has ended, they may wait for its slot */
         d->may_assign_slots = true;
     }
 }
@@ -41,8 +41,8 @@ static void begin(decode *d, request *r, branch *b)
  * requests wait until it continues. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* A request that needs a slot, and how many slots of the needed kind (for named or for scratch branches) its owner's
- * generations have already. */
+/* A request that needs a slot. n_with_slot counts the slots that its owner's generations already have. Only slots of
+ * the needed kind count, for named or for scratch branches. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -50,8 +50,8 @@ typedef struct turn {
     uint32_t n_with_slot;
 } turn;
 
-/* Counts the slots that the owner's requests have: slots for named branches if `named`, else slots for scratch
- * branches. With `read`, counts only the slots of requests that make progress. */
+/* Counts the slots that the owner's requests have. With `named`, counts slots for named branches, else slots for
+ * scratch branches. With `read`, counts only the slots of requests that make progress. */
 static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
@@ -62,9 +62,9 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
     return n;
 }
 
-/* Whether the request must wait until an earlier request (`after`) has consumed its prompt, because both prompts share
- * a prefix. A request that holds a slot does not wait for an earlier request that waits for a slot, because each would
- * wait for the other. */
+/* Whether the request must wait until an earlier request (`after`) has consumed its prompt. Both prompts share a
+ * prefix. Exception: this request holds a slot, and the earlier request waits for a slot. Otherwise each would wait for
+ * the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
@@ -96,7 +96,7 @@ static uint32_t slots_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->table->n_owners));
 }
 
-/* Whether the owner of `r` has its whole share of slots; with `read`, only the slots of requests that make progress
+/* Whether the owner of `r` has its whole share of slots. With `read`, only the slots of requests that make progress
  * count. */
 static bool is_at_share(const decode *d, const request *r, bool read)
 {
@@ -104,9 +104,9 @@ static bool is_at_share(const decode *d, const request *r, bool read)
     return n_with_slot(d, r->owner, named, read) >= slots_max(d, named);
 }
 
-/* Whether new requests must wait, because OVERTAKEN_MAX requests have begun since a generation lost its slot. They wait
- * only if this generation could continue next to the requests that arrived before it: the KV cache has room for it, and
- * its owner's share of slots is not used up. */
+/* Whether new requests must wait for a generation that lost its slot. They wait if OVERTAKEN_MAX requests have begun
+ * since the loss. But the generation must be able to continue next to the requests that arrived before it. The KV cache
+ * must have room for it, and its owner's share of slots must not be used up. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -119,8 +119,8 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* Whether the request could begin or continue if it got a slot: it waits for any scratch branch, or is first in the
- * queue of its branch, or has lost its slot (decode_step.c) and its client reads. */
+/* Whether the request could begin or continue if it got a slot. It may wait for any scratch branch. It may be first in
+ * the queue of its branch. Or it has lost its slot (decode_step.c) and its client reads. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -195,8 +195,8 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
     return false;
 }
 
-/* Returns which requests hold the resource that `r` lacks: a slot of its owner's share, a slot of its kind, or
- * cells. */
+/* Returns which requests hold the resource that `r` lacks. The resource is a slot of its owner's share, a slot of its
+ * kind, or cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
     return is_at_share(d, r, false)                   ? AMONG_OWNER_AND_KIND
@@ -204,10 +204,10 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks the branch of a request that holds a slot without progress, if that helps `r`. If `r` has begun, parking helps
- * if the freed KV cells are enough for `r`. If `r` is new, nothing is parked while a request that makes progress holds
- * the resource that `r` lacks (holders_of), because that request will free it. If all holders of the resource make no
- * progress, all could wait for each other, so one is parked. Only one branch is parked before the next step, so that
+/* Parks the branch of a request that holds a slot without progress. This must help `r`. If `r` has begun, parking helps
+ * if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r` lacks
+ * (holders_of). As long as one of them makes progress, nothing is parked: it will free the resource. If none of them
+ * makes progress, all could wait for each other, so one is parked. Only one branch is parked before the next step. Thus
  * decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
@@ -231,7 +231,7 @@ static void go_on(decode *d, request *r)
     }
 }
 
-/* Whether the request, which has a slot, waits for a state that is being read from disk for its prompt. */
+/* Whether the request waits for a state that is being read from disk for its prompt. The request has a slot. */
 static bool is_fetching(decode *d, request *r, const branch *b)
 {
     if (!r->has_fetched && !r->is_cold) {
@@ -257,8 +257,8 @@ static void ask_for_slot(decode *d, request *r)
     const bool begins = r->phase == REQUEST_WAITING;
     slot_result result = b != NULL ? table_take_slot(d->table, b) : SLOT_LATER;
     if (result != SLOT_READY && b != NULL && !branch_is_named(b) && begins && b->parked.state != NULL) {
-        /* empty the scratch branch: an empty branch gets a slot sooner than a branch that needs cells, and clients do
-         * not rely on scratch state */
+        /* empty the scratch branch. An empty branch gets a slot sooner than a branch that needs cells. Clients do not
+         * rely on scratch state */
         branch_reset(b);
         result = table_take_slot(d->table, b);
     }
@@ -274,8 +274,8 @@ static void ask_for_slot(decode *d, request *r)
         }
         break;
     case SLOT_LATER:
-        /* A new request that gets no slot at its first attempt tries once more in the next loop. The attempt may have
-         * failed only because a slot was kept free for another branch (table_may_take_slot), which may have a slot by
+        /* A new request that gets no slot at its first attempt tries once more in the next loop. At the first attempt,
+         * a slot may have been kept free for another branch (table_may_take_slot). This branch may have a slot by
          * then. */
         d->may_assign_slots = d->may_assign_slots || (begins && !r->waits_for_slot);
         r->waits_for_slot = begins;
@@ -286,7 +286,7 @@ static void ask_for_slot(decode *d, request *r)
 }
 
 /* Frees a slot for the first request that still has none, but at most one slot per loop of the decode thread. Considers
- * also requests whose owners have their whole share, because another request of the same owner may hold a slot without
+ * also requests whose owners have their whole share. Another request of the same owner may hold a slot without
  * progress. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
@@ -346,8 +346,8 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us)
     return b_us != 0 && (a_us == 0 || b_us < a_us) ? b_us : a_us;
 }
 
-/* Returns the time, later than now_us, at which the request stops waiting for the disk; 0 if the request does not wait
- * for the disk. */
+/* Returns the time, later than now_us, at which the request stops waiting for the disk. Returns 0 if the request does
+ * not wait for the disk. */
 static uint64_t wait_end_us(const request *r, uint64_t now_us)
 {
     const uint64_t fetch_us = r->phase == REQUEST_WAITING && r->fetching != 0 ? r->fetched_by_us : 0;
@@ -355,7 +355,7 @@ static uint64_t wait_end_us(const request *r, uint64_t now_us)
     return earlier(fetch_us, state_us > now_us ? state_us : 0);
 }
 
-/* Returns the earliest time at which a request, or a parked state that is to be written, stops waiting for the disk; 0
+/* Returns the earliest time at which a request, or a parked state to be written, stops waiting for the disk. Returns 0
  * if neither waits. */
 static uint64_t first_wait_end_us(const decode *d)
 {

@@ -5,8 +5,8 @@
 
 #include "engine/decode.h"
 
-/* How long a step is delayed for tokens that sampling threads are still picking: a sixteenth of a decode step, at most
- * 2 ms. Most tokens are picked in less time, and a request whose token is picked later misses a whole step. */
+/* How long a step waits for tokens that sampling threads are still picking: a sixteenth of a decode step. At most 2 ms.
+ * Most tokens are picked in less time. A request whose token is picked later misses a whole step. */
 enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
 
 static uint32_t sampling_wait_us(const decode *d)
@@ -30,8 +30,8 @@ static void collect_requests(decode *d)
     }
 }
 
-/* If a request has lost its slot, the token that a sampling thread has picked for it stays in the sampling job until
- * the request has a slot again. */
+/* A sampling thread may have picked a token for a request that has lost its slot. The token stays in the sampling job
+ * until the request has a slot again. */
 void decode_take_sampled(decode *d)
 {
     bool is_any = false;
@@ -79,8 +79,8 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, clock_us() - began_us);
 }
 
-/* Whether the request holds a slot without progress: its client does not read, or its branch has a slot but no running
- * generation, and the request has not begun yet. */
+/* Whether the request holds a slot without progress. Either its client does not read, or the request has not begun yet
+ * and its branch has a slot but no running generation. */
 static bool is_unmoving(const request *r)
 {
     return request_has_slot(r) ? r->claim.is_paused
@@ -109,9 +109,9 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
     return false;
 }
 
-/* Parks the newest generation, if the KV cache is full and no branch that is idle or makes no progress is left to park.
- * The generation continues when cells are free. The oldest generation always stays, because if generations evicted each
- * other in turn, none would finish. */
+/* Parks the newest generation. Called if the KV cache is full and no idle or unmoving branch is left to park. The
+ * generation continues when cells are free. The oldest generation always stays. If generations evicted each other in
+ * turn, none would finish. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;
@@ -134,8 +134,8 @@ static bool takes_more(const step *t, uint32_t a, uint32_t b)
     return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
-/* Returns the request with the most tokens in the batch of the current call; if several have the most, the newest of
- * them. */
+/* Returns the request with the most tokens in the batch of the current call. If several have the most, returns the
+ * newest of them. */
 static request *largest_in_call(const step *t)
 {
     uint32_t worst = t->n_requests;
@@ -160,9 +160,9 @@ static void give_cells_back(decode *d, branch *b)
     }
 }
 
-/* Frees KV cells for the request with the most tokens in the batch: parks an idle branch, else a branch whose request
+/* Frees KV cells for the request with the most tokens in the batch. Parks an idle branch, else a branch whose request
  * makes no progress, else the newest generation. If no branch can be parked, the request fails and gives its cells
- * back, so that the other requests continue. */
+ * back. Thus the other requests continue. */
 static void make_room(decode *d)
 {
     request *r = largest_in_call(&d->step);
@@ -185,9 +185,8 @@ static void end_invalid(decode *d)
 }
 
 /* Samples, and saves the checkpoints that are due. If no other request decodes, the first token after a prompt is
- * delivered before the prompt's checkpoint is copied. Otherwise the copy comes first: the step that ends a prompt is
- * usually short, so the decoding requests are delayed less if the copy is part of this step than if it follows in the
- * next. */
+ * delivered before the prompt's checkpoint is copied. Otherwise the copy comes first. The step that ends a prompt is
+ * usually short. So a copy in this step delays the decoding requests less than a copy in the next one. */
 static void sample_and_checkpoint(decode *d, bool is_answering)
 {
     if (is_answering) {
@@ -276,8 +275,8 @@ bool decode_stops(void *context)
 
 /* ---- one step ---- */
 
-/* Delivers the tokens of the decode call before the prefill call begins, and takes commands, so that a CANCEL applies
- * to the prefill call. */
+/* Delivers the tokens of the decode call before the prefill call begins. Also takes commands. Thus a CANCEL applies to
+ * the prefill call. */
 static void deliver_between_calls(decode *d)
 {
     deliver_step(d);

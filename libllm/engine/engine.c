@@ -22,7 +22,7 @@ enum {
     BRANCHES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
     DEAD_SEGMENTS_MAX = 4,
-    /* minimum of the limit on the bytes of states in transfer to or from disk; it applies if parked_bytes_max is
+    /* minimum of the limit on the bytes of states in transfer to or from disk. It applies if parked_bytes_max is
      * small */
     IN_FLIGHT_BYTES_MIN = 1 << 28,
     MEMORY_SHARE = 10, /* a tenth of free memory for checkpoints, another tenth for parked sessions */
@@ -218,8 +218,8 @@ static int open_session_table(llm_engine *e, const char *table_name, uint32_t n_
     return status;
 }
 
-/* Opens the session table with an entry for each adopted session. If shared memory is too small for so many entries,
- * the table has only the entries that the options request. */
+/* Opens the session table with an entry for each adopted session. Shared memory may be too small for so many entries.
+ * Then opens it with only the entries that the options request. */
 static int open_session_table_for(llm_engine *e, const llm_engine_options *o, branch_table_options *sizes,
                                   const char *fingerprint, char *error, size_t error_bytes)
 {
@@ -254,8 +254,8 @@ static int open_table(llm_engine *e, const llm_engine_options *o, const adoption
 }
 
 /* Adopts the sessions that dead daemons left in their session tables (shared-memory segments). The new segment gets its
- * name only when it holds all sessions of the old segment, and only then the old segment is removed. So even if the
- * daemon is killed while it starts, one of the two segments is complete. Of several dead segments only the newest is
+ * name only when it holds all sessions of the old segment. Only then the old segment is removed. The daemon may be
+ * killed while it starts. Even then, one of the two segments is complete. Of several dead segments only the newest is
  * adopted, because its daemon had already adopted the others. */
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
@@ -533,7 +533,7 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     }
     notifier_arm(engine->event_notifier);
     count += move_events(engine, bytes, n_bytes, &at);
-    /* announce_room comes last: it clears the flag events_blocked, and room that is made after that would not be
+    /* announce_room comes last. It clears the flag events_blocked, and room that is made after that would not be
      * announced */
     announce_room(engine);
     if (!ring_is_empty(engine->events)) {

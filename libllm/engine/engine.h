@@ -1,5 +1,5 @@
-/* engine.h: the members of the engine, for the files that implement llm.h (engine*.c). Owned by the thread that opened
- * the engine; decode.h says which parts the decode thread owns while that thread runs. */
+/* engine.h: the members of the engine, for the implementation of llm.h (engine*.c). Owned by the thread that opened the
+ * engine. While the decode thread runs, it owns the parts that decode.h names. */
 #ifndef LLM_ENGINE_H
 #define LLM_ENGINE_H
 

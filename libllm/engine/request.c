@@ -158,8 +158,8 @@ static void release(request *r, const stop_result *released)
     r->n_released = released->n_released;
 }
 
-/* Returns how many tokens of the branch the client knows or has seen: the prompt, and the generated tokens whose whole
- * text was released. */
+/* Returns how many tokens of the branch the client knows or has seen. These are the prompt, and the generated tokens
+ * whose whole text was released. */
 static uint32_t count_visible(const request *r)
 {
     uint32_t n = r->n_generated;
@@ -260,9 +260,9 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns how many stop strings, counted from the first, the stop filter ignores in the text of the last token: all of
- * them up to min_tokens; while the model reasons, the first n_answer_stops, which apply only to the answer; else
- * none. */
+/* Returns how many stop strings, counted from the first, the stop filter ignores in the text of the last token. Up to
+ * min_tokens, these are all stop strings. During the reasoning, these are the first n_answer_stops, which apply only to
+ * the answer. Otherwise the number is 0. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {

@@ -30,18 +30,18 @@ typedef struct request {
     request_phase phase;
     bool is_cold;          /* LLM_GENERATE_COLD */
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    /* id of a live request, which must consume its prompt before this request begins; 0 if there is none */
+    /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
     /* asked for a slot and did not get it: a slot may become free later, or the request waits for the disk */
     bool waits_for_slot;
     bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
-    uint64_t fetching;      /* number of the disk read for which the request waits (resuming.h); 0 if none */
+    uint64_t fetching;      /* number of the disk read (resuming.h) for which the request waits, or 0 */
     uint64_t fetched_by_us; /* time at which the request stops waiting for the disk read `fetching` */
-    /* if the request is RUNNING without a slot: how many other requests have begun since it lost the slot */
+    /* for a RUNNING request that has lost its slot: how many others have begun since */
     uint32_t n_overtaken;
 
     int32_t *prompt; /* owned; claim.prompt points to it */
-    /* the branch that the request holds or waits for; NULL if the request waits for any scratch branch, or has ended */
+    /* the branch that the request holds or waits for. NULL after the end, or while it waits for any scratch branch */
     branch *branch;
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* set by request_begin */
@@ -52,7 +52,7 @@ typedef struct request {
     uint32_t n_answer_stops;  /* the first n_answer_stops stop strings are not searched for in reasoning */
     stop stop;                /* owned */
     sampler *sampler;         /* owned by `job` if there is a job, else by the request */
-    sampling_job *job;        /* owned; NULL until a thread samples for the request (sampling.h) */
+    sampling_job *job;        /* owned. NULL until a thread samples for the request (sampling.h) */
     bool is_sampling;         /* a thread is picking the next token, so the request takes part in no step */
 
     uint32_t n_generated; /* sampled tokens, including a token that ended the turn */
@@ -94,9 +94,9 @@ static inline bool request_is_for_named(const request *r)
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot. If
- * the reused state includes the logits after the whole prompt, returns these logits, and the caller samples from them
- * at once (request_sample), without a step. Otherwise returns NULL. */
+/* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot. The
+ * reused state may include the logits after the whole prompt. Then returns these logits, and the caller samples from
+ * them at once (request_sample), without a step. Otherwise returns NULL. */
 const float *request_begin(request *r, branch_table *table, branch *b);
 
 /* Called after a step has consumed more of the prompt. Reports progress if the client requested reports. */

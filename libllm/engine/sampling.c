@@ -174,7 +174,7 @@ sampling_job *sampling_job_open(sampling_threads *p, sampler *s)
 }
 
 /* Takes an abandoned job out of the queue. Returns true if no thread will use the job any more. Returns false if a
- * thread is working on the job; that thread then frees the job. */
+ * thread is working on the job. This thread then frees the job. */
 static bool let_go(sampling_threads *p, sampling_job *j)
 {
     if (j->phase != JOB_QUEUED) {

@@ -1,5 +1,5 @@
-/* sampling.h: threads that pick tokens for the decode thread if picking takes long: for structured output, or with
- * samplers that sort the vocabulary. The steps of other requests go on meanwhile.
+/* sampling.h: threads that pick tokens for the decode thread. They are used where picking takes long: for structured
+ * output, and for samplers that sort the vocabulary. The steps of other requests go on meanwhile.
  *
  * A generation whose token is being picked takes part in no step. Its sampler and a copy of its logits belong to the
  * threads until the result is taken. If the request ends before that, it abandons both.
@@ -34,11 +34,11 @@ void sampling_abandon(sampling_job *j); /* NULL is allowed */
 
 /* Copies the logits and queues the job. If no thread can be created, picks the token before it returns. */
 void sampling_begin(sampling_job *j, const float *logits);
-/* Returns whether the token was picked, and if so, stores the results of sampler_next in *status and *token. */
+/* Returns whether the token was picked. Then stores the results of sampler_next in *status and *token. */
 bool sampling_take(sampling_job *j, int *status, int32_t *token);
 
 /* Whether a token was picked since the last sampling_settle. The decode thread calls this after it has armed its
- * notifier, so that it misses no result. */
+ * notifier. Thus it misses no result. */
 bool sampling_has_result(const sampling_threads *p);
 /* Waits until all queued jobs have picked their tokens, but at most us_max microseconds. Clears sampling_has_result. */
 void sampling_settle(sampling_threads *p, uint32_t us_max);

@@ -39,8 +39,8 @@ void step_begin(step *t)
     t->n_requests = 0;
 }
 
-/* Keeps requests in the order of their slots, so that sequences with adjacent streams of the KV cache go through
- * attention together. */
+/* Keeps requests in the order of their slots. Thus sequences with adjacent streams of the KV cache go through attention
+ * together. */
 void step_add(step *t, request *r)
 {
     assert(t->n_requests < LLM_SEQUENCES_MAX);
@@ -52,14 +52,14 @@ void step_add(step *t, request *r)
     t->requests[at] = r;
 }
 
-/* Returns how many prompt tokens are left up to the next checkpoint; 0 if the request decodes. */
+/* Returns how many prompt tokens are left up to the next checkpoint. Returns 0 if the request decodes. */
 static uint32_t prefill_left(const request *r)
 {
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* Returns how overdue the checkpoint of a decoding request will be after the next token: 1 if it is due exactly then,
- * and one more for each token that it is late; 0 if none is due. */
+/* Returns how overdue the checkpoint of a decoding request will be after the next token. 0 if no checkpoint is due. 1
+ * if it is due exactly then, and one more for each token that it is late. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;
@@ -167,7 +167,8 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     }
 }
 
-/* Returns the mean depth of the batch's prompt tokens: the number of tokens that precede a token in its sequence. */
+/* Returns the mean depth of the batch's prompt tokens. The depth of a token is the number of tokens before it in its
+ * sequence. */
 static double depth_called(const step *t)
 {
     double sum = 0;
@@ -181,8 +182,8 @@ static double depth_called(const step *t)
     return n > 0 ? sum / n : 0;
 }
 
-/* Returns how many bytes of state the model copies before a call that can be stopped (model.h). It frees these copies
- * after the call. */
+/* Before a call that can be stopped, the model copies some state (model.h). Returns how many bytes it copies. The model
+ * frees these copies after the call. */
 static size_t undo_bytes(const step *t)
 {
     size_t n_bytes = 0;

@@ -1,7 +1,6 @@
-/* step.h: one step of the model for some requests: decides how many tokens each request consumes, builds the batch, and
- * calls the model. Then appends the consumed tokens to the branches, or, if the call failed, marks the branches
- * invalid. decode_step.c samples from the logits, and decides which requests a failure ends. Owned by the decode
- * thread. */
+/* step.h: one step of the model for some requests. Decides how many tokens each request consumes, builds the batch, and
+ * calls the model. Then appends the consumed tokens to the branches. If the call failed, marks the branches invalid.
+ * decode_step.c samples from the logits, and decides which requests a failure ends. Owned by the decode thread. */
 #ifndef LLM_STEP_H
 #define LLM_STEP_H
 
@@ -14,14 +13,14 @@
 #include "policy/schedule.h"
 #include "sessions/branch_table.h"
 
-/* Which requests take part in a model call: requests that decode, requests that prefill, or all. */
+/* Which requests take part in a model call: decoding ones, prefilling ones, or all. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
 
 /* A checkpoint that is due after a model call. */
 typedef struct step_due {
     branch *branch;
     uint32_t n_tokens;
-    checkpoint_due reached; /* kind of the prompt's checkpoint that is due; CHECKPOINT_NONE if the branch decodes */
+    checkpoint_due reached; /* kind of the prompt's checkpoint that is due, or CHECKPOINT_NONE while decoding */
 } step_due;
 
 typedef struct step {
@@ -31,7 +30,7 @@ typedef struct step {
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 
-    /* returns whether to stop the current call, which only prefills; called often during the call */
+    /* returns whether to stop the current call. Called often during a call that only prefills */
     bool (*stop)(void *context);
     void *stop_context;
 
@@ -63,20 +62,20 @@ typedef struct step {
 int step_open(step *t);
 void step_close(step *t);
 
-/* step_begin begins a step. step_add adds a request that has begun and has a slot; a step has at most LLM_SEQUENCES_MAX
+/* step_begin begins a step. step_add adds a request that has begun and has a slot. A step has at most LLM_SEQUENCES_MAX
  * requests. After that, step_plan decides how many tokens each request consumes. */
 void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
 
-/* Removes from the step the requests that have ended since they were added, because an ended request may be freed. */
+/* Removes requests from the step that have ended since they were added. An ended request may be freed. */
 void step_drop_ended(step *t);
 
 /* Whether the planned step has tokens for requests of this part (decoding or prefilling requests). */
 bool step_has(const step *t, step_part part);
 
-/* Makes one model call for the requests in `parts` (one or more step_part values) whose branches still have slots.
- * Returns
+/* Makes one model call for the requests in `parts`, which is one or more step_part values. Skips requests whose
+ * branches have lost their slots. Returns
  *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
  *                       The caller must call step_checkpoint before the next call.
  *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give
@@ -85,20 +84,20 @@ bool step_has(const step *t, step_part part);
  *   Any other result    the branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
-/* Saves each checkpoint that became due in the last model call, unless the branch has changed since that call. Saving
- * copies the branch's state, so the caller chooses a moment when the copy delays nobody. */
+/* Saves each checkpoint that became due in the last model call. Skips branches that have changed since. Saving copies
+ * the branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
 /* Learns from the duration of the last call how long a token takes. The size of later calls depends on that.
  * `sampling_us` is the time of the work between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
-/* Returns the expected duration of the current call, which only prefills; 0 if nothing is known yet. */
+/* Returns the expected duration of the current call, which only prefills. Returns 0 if nothing is known yet. */
 double step_expected_us(const step *t);
 
-/* Returns the n_vocab logits that the last call produced after the last token of request number `index`, or NULL if it
- * produced none for this request. The last call must have succeeded. A sampler may modify the logits. They are valid
- * until the next call. */
+/* Returns the n_vocab logits that the last call produced after the last token of request number `index`. Returns NULL
+ * if it produced none for this request. The last call must have succeeded. A sampler may modify the logits. They are
+ * valid until the next call. */
 float *step_logits(step *t, uint32_t index);
 
 #endif

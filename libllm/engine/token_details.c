@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event holds the outbox's text and the token details, and must fit the smallest event ring, whose largest record is
- * a little under half the ring. So undelivered details are limited to half the limit of the text. An event may have
- * somewhat more, because text that was held back for a possible stop string can be released at once. */
+/* An event holds the outbox's text and the token details, and must fit the smallest event ring. The ring's largest
+ * record is a little under half the ring. So undelivered details are limited to half the limit of the text. An event
+ * may have somewhat more details. Text that was held back for a possible stop string can be released at once. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
 void token_details_open(token_details *t, const model *m, const wire_command *command)
@@ -73,7 +73,7 @@ static bool enlarge(void **array, size_t n_bytes)
     return true;
 }
 
-/* Enlarges the arrays if there is no room for one more token. Returns false if memory is short; arrays that were
+/* Enlarges the arrays if there is no room for one more token. Returns false if memory is short. Arrays that were
  * enlarged before the failure stay enlarged. */
 static bool has_room(token_details *t)
 {

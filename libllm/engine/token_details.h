@@ -1,10 +1,11 @@
-/* token_details.h: ids and log probabilities of one answer's tokens, until they are delivered with the outbox's text.
- * They are kept only if the client requested them (LLM_GENERATE_RETURN_TOKENS, n_logprobs). Owned by the decode thread.
+/* token_details.h: ids and log probabilities of one answer's tokens. They are kept until they are delivered with the
+ * outbox's text. They are kept only if the client requested them with LLM_GENERATE_RETURN_TOKENS or n_logprobs. Owned
+ * by the decode thread.
  *
  *   sampled --token_details_sampled--> held
  *           --its text is released: token_details_released--> in the outbox --token_details_delivered--> (gone)
  *
- * Tokens whose text was not released when the answer ended are not delivered: the text belonged to a stop string, or
+ * Tokens whose text was not released when the answer ended are not delivered. Their text belonged to a stop string, or
  * the client has left. */
 #ifndef LLM_TOKEN_DETAILS_H
 #define LLM_TOKEN_DETAILS_H
@@ -20,7 +21,7 @@ typedef struct token_details {
     bool is_enabled;
     int32_t n_likeliest; /* how many most likely tokens are reported with each token; -1: no log probabilities */
     uint32_t n_vocab;
-    float *raw;          /* owned: the model's logits before the sampler changed them; NULL if there are none yet */
+    float *raw;          /* owned: the model's logits before the sampler changed them. NULL at the beginning */
     uint32_t n_chars;    /* characters of the outbox's text */
     uint32_t n;          /* tokens kept */
     uint32_t n_released; /* the text of the first n_released tokens is in the outbox */
@@ -35,13 +36,13 @@ typedef struct token_details {
 void token_details_open(token_details *t, const model *m, const wire_command *command);
 void token_details_close(token_details *t);
 
-/* Called before a token is sampled: copies the logits, from which the token's log probabilities are computed later.
+/* Called before a token is sampled. Copies the logits, from which the token's log probabilities are computed later.
  * Returns false if memory is short. */
 bool token_details_logits(token_details *t, const float *logits);
 /* Called when a token was sampled: adds the token and its log probabilities. The token's text ends at offset raw_end of
  * the raw bytes. Returns false if memory is short. */
 bool token_details_sampled(token_details *t, int32_t token, uint64_t raw_end);
-/* Called when the text in `released` goes to the outbox: marks the tokens of this text as released. The raw bytes of
+/* Called when the text in `released` goes to the outbox. Marks the tokens of this text as released. The raw bytes of
  * the text begin at offset `before`. */
 void token_details_released(token_details *t, const stop_result *released, uint64_t before);
 
