@@ -45,10 +45,10 @@ bool branch_is_continued(const branch_candidate *t);
  *
  * If the prompt continues no candidate, a branch whose state is on disk may still have the longest common prefix. Then
  * chooses this branch. The branch is truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new
- * branch, or replaces the least valuable branch. The value of a branch is its number of tokens, divided by 1 + the
- * number of times that other branches were used since the branch's last use.
+ * branch, or replaces the least valuable branch. The value of a branch is n_tokens / (1 + n_uses). Here n_uses counts
+ * the uses of other branches since the branch's last use.
  *
- * n_max limits the branches of the session. If n_max is 1, every prompt continues the only branch. But a session can
+ * The session has at most n_max branches. If n_max is 1, every prompt continues the only branch. But a session can
  * always have one branch more than it has anchored branches. `has_room` says whether the session can get another entry.
  * Without room, a new branch replaces a branch of this session. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);

@@ -2,12 +2,13 @@
  * checkpoints are after the prompt. Pure functions: no allocation, no model. branch.h and checkpoint.h say what a
  * checkpoint contains.
  *
- * A checkpoint is most useful where later prompts are likely to diverge:
- *   - at the end of the head (system prompt and tools). Many conversations begin with the head, and all can use this
+ * A checkpoint is most useful where later prompts are likely to diverge. Prefill pauses at these points:
+ *   - the end of the head (system prompt and tools), with which many conversations begin. All of them can use this
  *     checkpoint
- *   - at boundaries between messages, and at marks that clients set, also within the head
- *   - where this prompt diverged from the resident tokens. The next prompt may diverge there, too
- *   - at the prompt's end, where a model call ends anyway. If the same prompt comes again, it needs no prefill
+ *   - boundaries between messages, and marks that clients set, also within the head
+ *   - the point where this prompt diverged from the resident tokens. The next prompt may diverge there, too
+ *   - the prompt's end, where a model call ends anyway. The same prompt may come again, and then needs no prefill
+ *
  * A model whose memory can be truncated to any prefix needs only the checkpoint at the end of the head. */
 #ifndef LLM_CHECKPOINT_POINTS_H
 #define LLM_CHECKPOINT_POINTS_H
@@ -20,8 +21,8 @@
 
 enum {
     CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
-    /* minimum distance between checkpoints, in tokens. A nearer checkpoint saves too little: a pause of the prefill
-     * costs one more model call, which reads all weights */
+    /* minimum distance between checkpoints, in tokens. A nearer checkpoint saves too little. A pause of the prefill
+     * costs one more model call, and every call reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
     /* one point each for the boundaries, the head, a divergence and the end */
     CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3,

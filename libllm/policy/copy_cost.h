@@ -1,4 +1,4 @@
-/* copy_cost.h: decides whether copying a state or reading it from disk is faster than prefilling its tokens. Also
+/* copy_cost.h: decides whether a copy of a state, or a read from disk, is faster than prefilling its tokens. Also
  * decides whether decoding requests can wait for the copy. Uses times that were measured on this machine. Pure
  * functions. */
 #ifndef LLM_COPY_COST_H

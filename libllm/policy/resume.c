@@ -62,8 +62,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns the length of the longest prefix of the prompt that can be reused without kept logits. Unless may_keep_all,
- * the last token must be consumed to get logits. */
+/* Returns how many tokens of the prompt can be reused at most without kept logits. Unless may_keep_all, the last token
+ * must be consumed to get logits. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;

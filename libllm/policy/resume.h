@@ -48,7 +48,7 @@ typedef struct resume_input {
 typedef struct resume_plan {
     llm_reason reason;
     uint32_t n_keep;     /* prompt tokens whose state is reused: all of them only with has_logits or may_keep_all */
-    int32_t diverged_at; /* first index at which prompt and `own` differ, or -1 if one is a prefix of the other */
+    int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if there is none */
     int32_t donor;       /* index in `donors` of the branch to copy first; -1 if `own` is used */
     int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */
     bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */

@@ -116,8 +116,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return next;
 }
 
-/* Finishes short prompts: a request gets all its remaining prompt tokens if they fit into an equal share (is_short).
- * n_waiting is the number of requests that prefill. Returns how many of them got no tokens. */
+/* Finishes short prompts. A prompt is short if its remaining tokens fit into an equal share (is_short). The request
+ * then gets all of them. n_waiting is the number of requests that prefill. Returns how many of them got no tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};

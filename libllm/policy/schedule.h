@@ -21,11 +21,11 @@ typedef struct schedule_pace {
 
 typedef struct schedule_input {
     uint32_t n_runs;
-    const uint32_t *prefill_left; /* prompt tokens that each request must still consume; 0 if it decodes */
+    const uint32_t *prefill_left; /* prompt tokens left to consume for each request; 0 if it decodes */
     const uint32_t *depth;        /* tokens that each request has consumed */
     uint32_t n_batch;             /* limit on the tokens of one model call; at least n_runs */
     bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
-    /* the model can stop a call that only prefills, and that has at most this many requests. Such a call may be long,
+    /* the model can stop a call that only prefills if at most this many requests take part. Such a call may be long,
      * because it delays nobody */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding request */
@@ -38,8 +38,8 @@ typedef struct schedule_input {
  * takes one token.
  *
  * The prefill in a step has a time limit. It limits the gap between two tokens of a decoding request to gap_ms_target.
- * If twice the duration of a step without prefill is longer, that is the limit on the gap. The expected time of a
- * prompt token depends on its depth. At least 16 tokens are prefilled, or 32 in a call of their own.
+ * The limit on the gap is at least twice the duration of a step without prefill. The expected time of a prompt token
+ * depends on its depth. At least 16 tokens are prefilled, or 32 in a call of their own.
  *
  * With mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left of
  * the step goes to one request. In every other step, that is the request with the fewest tokens left. In the steps
@@ -47,8 +47,8 @@ typedef struct schedule_input {
  * of tokens. The next request in rotation always takes part.
  *
  * If no request decodes, a call is as large as possible, because every call reads all weights. A call that cannot be
- * stopped has a time limit: a quarter of a second, gap_ms_target, or four steps without prefill, whichever is longest.
- * If the model can stop only calls with a single request, the call has a single request.
+ * stopped has a time limit. The limit is the longest of a quarter of a second, gap_ms_target, and four steps without
+ * prefill. If the model can stop only calls with a single request, the call has a single request.
  *
  * A step that finishes some of the prompts is as short as a step with decoding requests. The requests with these
  * prompts decode in the next step. */
@@ -67,11 +67,11 @@ typedef struct schedule_call {
     bool has_newcomer;   /* a request has arrived that is not part of the call */
 } schedule_call;
 
-/* Whether to stop the call. A call is stopped in two cases. First, all its requests are cancelled, or so many that a
- * new call for the others would end sooner. Second, a new request would wait for the end of the call longer than the
- * call has taken so far. Thus requests that arrive together are prefilled together. The time of earlier calls that were
- * stopped counts as time that the call has taken. So prefill takes at most twice as long, however many requests come
- * and go. */
+/* Whether to stop the call. A call is stopped if all its requests are cancelled. It is also stopped if so many are
+ * cancelled that a new call for the others would end sooner. Finally, it is stopped if a new request would wait for its
+ * end longer than the call has taken so far. Thus requests that arrive together are prefilled together. The time of
+ * earlier calls that were stopped counts as time that the call has taken. So prefill takes at most twice as long,
+ * however many requests come and go. */
 bool schedule_stops(const schedule_call *c);
 
 /* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens. `depth` is the mean

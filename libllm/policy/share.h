@@ -24,7 +24,7 @@ typedef struct share_holding {
     /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
      * the owner's first holding, and found with a hash table. */
     uint32_t account; /* index of the owner's first holding, which keeps the owner's account */
-    /* 1 + index of the first account in the hash bucket whose number is this holding's index; 0: none */
+    /* hash bucket number i, for the i-th holding: 1 + index of the bucket's first account, or 0 */
     uint32_t bucket;
     uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
     uint32_t n_going; /* number of the owner's holdings that may still be given up */
