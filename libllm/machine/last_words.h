@@ -1,5 +1,5 @@
-/* last_words.h: writes the last line of the log after a failed assertion of llama.cpp, which ends the process. The line
- * names the sessions of the current step. llama.cpp's own text names only a line of its source. */
+/* last_words.h: writes the last line of the log after a failed assertion of llama.cpp. Such an assertion ends the
+ * process. The line names the sessions of the current step. llama.cpp's own text names only a line of its source. */
 #ifndef LLM_LAST_WORDS_H
 #define LLM_LAST_WORDS_H
 

@@ -1,5 +1,5 @@
-/* processor.h: describes which features of this processor the build uses, and which it does not use, with the reason.
- * Without this description, nobody would notice that a build for another machine is slower. Called by any thread. */
+/* processor.h: describes which features of this processor the build uses or does not use, and why. Without this
+ * description, nobody would notice that a build for another machine is slower. Called by any thread. */
 #ifndef LLM_PROCESSOR_H
 #define LLM_PROCESSOR_H
 
