@@ -69,9 +69,9 @@ void checkpoint_store_close(checkpoint_store *store);
 /* Returns the checkpoint of exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Finds checkpoints whose tokens are the first k tokens of the prompt: the longest first, at most n_out. `attention` is
- * the number of prompt tokens for which some branch holds the KV cache of the attention layers. A checkpoint that is
- * not whole needs that KV cache. So it is found only if k <= attention. */
+/* Finds checkpoints whose tokens are the first k tokens of the prompt. Returns at most n_out of them, the longest
+ * first. `attention` is the number of prompt tokens for which some branch holds the KV cache of the attention layers. A
+ * checkpoint that is not whole needs that KV cache. So it is found only if k <= attention. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 

@@ -16,8 +16,8 @@
  * the branch's tokens are prefilled again.
  *
  * Files have the byte order and struct layout of the machine that wrote them. Reading refuses a file whose header has
- * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file can be
- * of another model (identity), and a state can have another memory layout (geometry). Such files are not reported as
+ * another byte order or size. Nothing in a file is trusted before the file's checksum was checked. A branch file may
+ * belong to another model (identity). A state may have another memory layout (geometry). Such files are not reported as
  * damaged. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
@@ -91,7 +91,7 @@ void state_file_clear(state_file *f);
 uint64_t state_file_bytes(const state_file *f);
 state_ends state_file_ends(const state_file *f);
 
-/* Returns the largest count in `e` that is at most n_tokens, or 0 if there is none. */
+/* Returns the largest count in `e` that is at most n_tokens. Returns 0 if there is none. */
 uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */

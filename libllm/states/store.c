@@ -104,10 +104,10 @@ void store_job_free(store_job *job)
     free(job);
 }
 
-/* Creates the SWEEP that removes the state files of the branches whose branch files `job` removes or resets. Queued
- * jobs may still write these state files, so the SWEEP is done after them. It is done before states that are pushed
- * later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is short. The next start
- * then removes the state files. */
+/* Creates the SWEEP for the branches whose branch files `job` removes or resets. The SWEEP removes the state files of
+ * these branches. Queued jobs may still write these state files, so the SWEEP is done after them. It is done before
+ * states that are pushed later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is
+ * short. The next start then removes the state files. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;

@@ -7,8 +7,8 @@
  * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take
  * seconds. Any order of changes and states is safe. The two files of a branch do not depend on each other (snapshot.h).
  *
- * The queues stay short. The callers push a job only for a command that waits for it, or if no other job of this kind
- * is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
+ * The queues stay short. Many jobs have a command that waits for them. Any other job is pushed only if no job of this
+ * kind is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
@@ -76,7 +76,7 @@ typedef struct store_job {
     /* for WRITE, READ: entry and id of the branch. If the entry now has another id, the branch is no longer open. */
     uint32_t entry;
     uint64_t id;
-    /* for a WRITE or SAVE whose `state` has no parts, the id of the branch whose state file is linked, or 0 */
+    /* for a WRITE or SAVE without parts in `state`: id of the branch whose state file is linked, or 0 */
     uint64_t linked_id;
     uint64_t n_bytes_max; /* for READ, LOAD: limit on the bytes of the state */
     size_t n_bytes;       /* for WRITE: bytes of the state file */
@@ -115,8 +115,9 @@ store_job *store_job_new(store_verb verb, uint32_t n_changes);
 void store_job_free(store_job *job); /* blobs that the job holds must be dropped before */
 void store_wait(store *s);           /* waits until all jobs are finished */
 
-/* store_complain adds a message for the log, for example about a failed write or a refused file. store_complaint
- * removes the oldest message and copies it to `out`. It returns false if there is no message. Called by any thread. */
+/* Messages for the log, for example about a failed write or a refused file. store_complain adds a message.
+ * store_complaint removes the oldest message and copies it to `out`, or returns false if there is none. Called by any
+ * thread. */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 

@@ -157,8 +157,8 @@ static void write_all(store_files *f, store_job *job)
  * file with the pin. It removes the session's other branch files, which also contain the pin. A crash between the two
  * must not lose the pin.
  *
- * On a full disk, the removals are done although a write failed, because they need no disk space. Then the writes are
- * tried again in the space that the removals freed. */
+ * On a full disk, the removals are done although a write failed. They need no disk space. Then the writes are tried
+ * again in the space that the removals freed. */
 static void change(store_files *f, store_job *job)
 {
     write_all(f, job);
