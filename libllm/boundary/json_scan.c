@@ -110,10 +110,9 @@ static void write_character(scan *s, uint32_t c)
     *s->out++ = (uint8_t)(0x80 | (c & 0x3F));
 }
 
-/* Replaces \uXXXX by the character itself if JSON allows that character unescaped. 6 bytes become at most 3. The 12
- * bytes of a pair of surrogates become 4. A lone half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half
- * if it cuts a string inside a pair. To refuse the document would refuse a client's whole conversation for one broken
- * emoji. */
+/* Replaces \uXXXX by the character itself, if JSON allows that. Six bytes become at most 3. The 12 bytes of a pair of
+ * surrogates become 4. A lone half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half if it cuts a
+ * string inside a pair. To refuse the document would refuse a client's whole conversation for one broken emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);

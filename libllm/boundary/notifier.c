@@ -4,14 +4,14 @@
  * all these operations have one order. Consider a producer that has published data and then wakes (exchanges 0). The
  * consumer arms (exchanges 1) and then looks at the data once more:
  *
- *   the wake comes first    the consumer's exchange reads the value of the producer's exchange, or of a later one, and
- *                           so synchronizes with the producer: the consumer's look sees the data.
- *   the arming comes first  the producer's exchange reads 1, and the producer writes the eventfd. If the producer's
+ *   the wake comes first    The consumer's exchange reads the value of the producer's exchange, or of a later one, and
+ *                           so synchronizes with the producer. The consumer's look sees the data.
+ *   the arming comes first  The producer's exchange reads 1, and the producer writes the eventfd. If the producer's
  *                           exchange reads 0 instead, another wake or a notifier_clear came between the arming and this
- *                           exchange. After another wake, the other producer writes the eventfd; after a
- *                           notifier_clear, the consumer is awake. In both cases the consumer's next exchange
- *                           (notifier_clear or notifier_arm) comes after this producer's exchange and synchronizes with
- *                           it, and the consumer looks at the data after that.
+ *                           exchange. After another wake, the other producer writes the eventfd. After a
+ *                           notifier_clear, the consumer is awake. In both cases, the consumer's next notifier_clear or
+ *                           notifier_arm comes after this producer's exchange and synchronizes with it. The consumer
+ *                           looks at the data after that.
  *
  * Plain stores and loads are not enough. On each side, the store may become visible only after a later load. Then each
  * side would miss the other's store.

@@ -1,12 +1,12 @@
-/* session_table_layout.h: the layout of the session table, for the writer (session_table.c) and the reader
- * (session_table_read.c). llm_session_table.h documents the protocol.
+/* session_table_layout.h: the layout of the session table. The writer (session_table.c) and the reader
+ * (session_table_read.c) use it. llm_session_table.h documents the protocol.
  *
  * Memory ordering uses no fences, so that ThreadSanitizer understands it. A reader loads the entry's commit word,
  * copies tokens or a record, and loads the commit word again. If the commit word shows a change, the reader discards
  * the copy. The writer first stores the commit word that announces a change, and then stores the changed tokens and
  * members with release. The reader loads tokens and members with acquire. A reader that copied any changed value
- * therefore also sees the changed commit word. Each token is read and written with a single int32 access, which is a
- * plain move on x86-64, and never torn on any processor. */
+ * therefore also sees the changed commit word. Each token is read and written with a single int32 access. Such an
+ * access is a plain move on x86-64, and never torn on any processor. */
 #ifndef LLM_SESSION_TABLE_LAYOUT_H
 #define LLM_SESSION_TABLE_LAYOUT_H
 

@@ -14,9 +14,9 @@
 #include "text/sampling/logprobs.h"
 #include "text/sampling/sampler.h"
 
-/* ---- reader: a cursor with a sticky error; every read is bounds-checked -------------------------------------
- * After an error every read returns 0, so that a caller may read a whole message and check for errors once, at its
- * end. */
+/* ---- reader: a cursor over a message; every read is bounds-checked -------------------------------------------
+ * After an error, `failed` stays set and every read returns 0. So a caller may read a whole message and check for
+ * errors once, at its end. */
 
 typedef struct wire_reader {
     const uint8_t *at;
@@ -37,7 +37,7 @@ uint32_t wire_read_map(wire_reader *r, uint32_t max);
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
-/* ---- writer: appends; a write that does not fit sets `failed` and writes nothing ---------------------------- */
+/* ---- writer: appends to a buffer. A write that does not fit sets `failed` and writes nothing ---------------- */
 
 typedef struct wire_writer {
     uint8_t *at;
