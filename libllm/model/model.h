@@ -55,8 +55,8 @@ typedef enum model_state_kind {
 /* What a MODEL_STATE_CHECKPOINT of this model contains, and on which sequences it can be loaded. */
 typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
-    MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, for memory classes window and hybrid. It can be loaded only on a
-                                * sequence whose attention layers hold the same prefix */
+    MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, for memory classes window and hybrid. This checkpoint can be
+                                * loaded only on a sequence whose attention layers hold the same prefix */
     MODEL_CHECKPOINT_WHOLE,    /* a checkpoint is the same as a MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 

@@ -14,7 +14,7 @@ struct special {
     const char *memory;       /* llama.cpp's class of its memory, from llama_model::create_memory */
     bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
     bool needs_streams;       /* each sequence needs its own stream. In a pool of cells that all sequences share, the
-                               * model would attend to all tokens. It was trained to attend to a selection */
+                               * model would attend to all tokens. The model was trained to attend to a selection */
 };
 
 /* Architectures with an unusual class of memory in llama.cpp. All other architectures use one of five classes. Each

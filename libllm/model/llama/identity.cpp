@@ -105,8 +105,8 @@ bool add_range(hash128 &hash, const file &f, uint64_t at, uint64_t n)
     return true;
 }
 
-/* Adds the weights to the hash. They begin at byte `begin` of the file. A small file is hashed completely. Of a larger
- * file, samples at equal distances and at the end are hashed. */
+/* Adds the weights to the hash. The weights begin at byte `begin` of the file. A small file is hashed completely. Of a
+ * larger file, samples at equal distances and at the end are hashed. */
 bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 {
     if (f.bytes <= begin + SAMPLES * SAMPLE_BYTES) {

@@ -153,9 +153,9 @@ struct model_llama_loading {
 struct model_llama;
 
 /* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
- * previous length. A recurrent state cannot be truncated. So it is copied before the call, which takes some
- * milliseconds, and copied back. Thanks to the copy, a prefill of a hybrid model can be stopped, too. Without it, a
- * cancel would have to wait for the end of the call, so calls would have to be short. */
+ * previous length. A recurrent state cannot be truncated. So the state is copied before the call, which takes some
+ * milliseconds, and copied back on failure. Thanks to the copy, a prefill of a hybrid model can be stopped, too.
+ * Without it, a cancel would have to wait for the end of the call, so calls would have to be short. */
 class model_llama_undo {
   public:
     model_llama_undo(model_llama *m, const model_batch *b);
@@ -193,8 +193,8 @@ struct model_llama final : model {
     model_llama_cost cost;      /* on a device, the bytes of a token are those of the whole pool divided by the number
                                  * of its cells */
 
-    /* Number of tokens that each sequence has consumed. llama.cpp's own positions are not used. They are wrong after a
-     * failed step. */
+    /* Number of tokens that each sequence has consumed. llama.cpp's own positions are wrong after a failed step, and
+     * are not used. */
     std::vector<uint32_t> positions;
 
     /* The arrays of the llama_batch, allocated once. */
@@ -271,7 +271,7 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Returns why models of this architecture are not supported, or "". is_on_gpu says whether the model is on a GPU. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether llama.cpp may compute a decode call in several passes. It then does so if the sequences do not all
+/* Returns whether llama.cpp may compute a decode call in several passes. llama.cpp does so if the sequences do not all
  * have equally many tokens. Architectures with an indexer need several passes, because an indexer selects the tokens to
  * attend to for whole streams. */
 bool model_llama_splits_calls(const char *architecture);
@@ -385,7 +385,7 @@ bool model_llama_first_steps(model_llama *m, const model_options &o);
 /* ---- threads.cpp ------------------------------------------------------------------------------------------------- */
 
 /* Returns the number of threads, at most n_most, with which a step is fastest. step(n) computes a step with n threads.
- * It returns false if the step failed. */
+ * step(n) returns false if the step failed. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
 /* ---- identity.cpp ------------------------------------------------------------------------------------------------ */

@@ -156,8 +156,8 @@ struct host_bytes {
 
 /* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If
  * the process may not reserve enough addresses, no context can be made. Then llama.cpp's own measurement (measure_at)
- * is used. It is slower, because it loads the file twice without its weights. This takes 520 ms with a vocabulary of
- * 151,936 tokens. */
+ * is used. llama.cpp's measurement loads the file twice without its weights. This is slower: 520 ms with a vocabulary
+ * of 151,936 tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {

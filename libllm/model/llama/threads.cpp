@@ -2,8 +2,8 @@
  * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. One busy process
  * made one token take 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no core.
  * The file is /proc/self/task/ID/schedstat. machine/team.h uses this time to decide how many threads the next step
- * gets. Large steps use all threads. Their work is divided into small pieces, and a slow thread just takes fewer
- * pieces. */
+ * gets. Large steps use all threads. The work of a large step is divided into small pieces, and a slow thread just
+ * takes fewer pieces. */
 #include <fcntl.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>

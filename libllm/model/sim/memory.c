@@ -114,8 +114,8 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once per sequence. It is quick to compute,
-                                  * and usually decides */
+    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once per sequence. The bound is quick to
+                                  * compute, and usually decides */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }

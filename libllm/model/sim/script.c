@@ -1,5 +1,6 @@
 /* script.c: reads a script, and follows it while a sequence grows. The automaton of Aho and Corasick (1975) finds the
- * triggers with one table look-up per byte of text. Its state is a number, so a saved state can contain it. */
+ * triggers with one table look-up per byte of text. The automaton's state is a number, so a saved state can contain
+ * this number. */
 #include "model/sim/script.h"
 
 #include <errno.h>

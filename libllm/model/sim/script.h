@@ -20,8 +20,8 @@ typedef struct sim_script sim_script;
 /* Position of a sequence in the script. The position is part of the state. So copies and saved states continue the same
  * reply. All members are zero if no trigger has been seen. */
 typedef struct sim_cue {
-    uint16_t node;       /* node of the automaton (script.c). It stands for the longest beginning of a trigger with
-                          * which the sequence's text ends */
+    uint16_t node;       /* node of the automaton (script.c). The node stands for the longest beginning of a trigger
+                          * with which the sequence's text ends */
     uint16_t reply;      /* number of the reply to the last trigger, counted from 1 */
     uint32_t n_consumed; /* bytes of the reply that have been consumed */
 } sim_cue;

@@ -22,8 +22,8 @@
  *   recurrent  the whole state
  *   window     the states after the last `window` tokens
  *   hybrid     the recurrent part
- * A checkpoint of class window or hybrid needs a sequence whose attention part holds the same tokens. This part must
- * not have become wrong at a later position. In any other sequence, the state becomes wrong.
+ * A checkpoint of class window or hybrid needs a sequence whose attention part holds the same tokens. The attention
+ * part must not have become wrong at a later position. In any other sequence, the state becomes wrong.
  *
  * A saved state does not contain its tokens. So the state of another prefix is loaded without an error. Saved bytes are
  * refused if their header (saved.c), class, kind, number of tokens or length is another one. A copy shares its cells
