@@ -1,9 +1,9 @@
 /* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), and
- * renders the conversation. It tokenizes the rendered text. If the session holds the tokens of an answer, only the part
- * after this answer is tokenized (chat_after.h). Then it finds boundaries. A boundary is a number of leading tokens
- * that a later prompt is likely to share. A checkpoint there is useful. The template may refuse the conversation. Or
- * the rendered text may not show where the session's answer ends. The conversation is then rendered again with repairs
- * (converse_somehow). */
+ * renders the conversation. chat_render tokenizes the rendered text. If the session holds the tokens of an answer, only
+ * the part after this answer is tokenized (chat_after.h). Then it finds boundaries. A boundary is a number of leading
+ * tokens that a later prompt is likely to share. A checkpoint there is useful. The template may refuse the
+ * conversation. Or the rendered text may not show where the session's answer ends. The conversation is then rendered
+ * again with repairs (converse_somehow). */
 #include "text/chat/chat.h"
 
 #include <common/chat.h>
@@ -107,8 +107,8 @@ template <typename F> bool is_accepted(const F &render)
 
 /* ---- boundaries -------------------------------------------------------------------------------------------------- */
 
-/* Returns how many messages are in the head of the prompt. These are the leading system messages. Many conversations
- * share them. */
+/* Returns how many messages are in the head of the prompt. The head has the leading system messages, which many
+ * conversations share. */
 size_t head_messages(const common_json &messages)
 {
     size_t head = 0;

@@ -81,8 +81,8 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
 }
 
 /* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel.
- * If the model generated the control words that follow the sentinel, the answer ends after them. An example is a word
- * that closes a block. */
+ * If the model generated the control words that follow the sentinel, the answer ends after them. For example, such a
+ * control word closes a block. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

@@ -1,4 +1,4 @@
-/* chat_after.h: finds the part of a rendered chat that follows an answer of which the session holds the tokens. Used
+/* chat_after.h: finds the part of a rendered chat after an answer. The session holds the tokens of this answer. Used
  * only in this folder. Pure. Templates render an old answer differently than the model wrote it. For example, templates
  * drop old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered from the
  * beginning would therefore differ from the tokens of the session, often early, and the whole conversation would be
@@ -22,7 +22,8 @@
 
 #include "text/chat/chat_control.h"
 
-/* The answer after which the rendering continues. It is the member `after` of the request of llm_chat_render. */
+/* The answer after which the rendering continues. This answer is the member `after` of the request of
+ * llm_chat_render. */
 struct chat_after {
     size_t message;            /* index of the answer in the request's messages */
     std::string rest;          /* the end of the answer's text, as far as the session's tokens lack it */
@@ -35,7 +36,8 @@ struct chat_after {
  * - `none`: not at all. The whole chat is rendered, without a sentinel. */
 enum class chat_answer { calls, text, none };
 
-/* The text to be tokenized. It has the rest of the answer and the rendered text from `begin` on, without sentinels. */
+/* The text to be tokenized. The text has the rest of the answer and the rendered text from `begin` on, without
+ * sentinels. */
 struct chat_tail {
     struct range {
         size_t begin, end;

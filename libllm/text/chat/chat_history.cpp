@@ -227,7 +227,7 @@ common_json tools_for_template(const common_json &given, const common_json &tool
     return out.size() == tools.size() ? tools : out.empty() ? common_json() : out;
 }
 
-/* with_written_calls writes earlier calls in the same syntax as the one described here. So the model sees its earlier
+/* with_written_calls writes earlier calls in the syntax that this function describes. So the model sees its earlier
  * calls in the syntax in which it should write new calls. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages)
 {

@@ -10,7 +10,7 @@ constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* a prefix and an i
                                                              * also represents such a number exactly */
 
 /* Returns whether templates print a number without changing its value. llama.cpp's template engine stores integers as
- * signed 64-bit numbers. It prints other numbers with six significant digits or with six decimal places. */
+ * signed 64-bit numbers. The engine prints other numbers with six significant digits or with six decimal places. */
 bool is_printed_exactly(const common_json &number)
 {
     if (number.is_number_integer()) {

@@ -27,7 +27,7 @@ class chat_numbers {
     void put(chat_text *rendered) const;
 
   private:
-    std::string prefix;             /* the leading digits of all replacement integers. They occur nowhere in the
+    std::string prefix;             /* the leading digits of all replacement integers. These digits occur nowhere in the
                                      * request. "" if no number is replaced */
     std::vector<std::string> texts; /* texts of the replaced numbers */
 };

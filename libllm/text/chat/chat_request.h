@@ -24,9 +24,9 @@ struct chat_invalid : std::runtime_error {
 struct chat_request {
     const chat_program *program;     /* the template that renders the request */
     common_json messages;            /* array; control words in strings are wrapped in markers */
-    common_json front;               /* messages that are rendered to find the head of the prompt. They are the system
-                                      * messages and a user message with sentinel 0 as its text. null if the head is not
-                                      * searched for in this way */
+    common_json front;               /* messages that are rendered to find the head of the prompt. `front` has the
+                                      * system messages and a user message with sentinel 0 as its text. null if the head
+                                      * is not searched for in this way */
     common_json tools;               /* array, or null */
     common_json kwargs;              /* object: variables for the template */
     std::optional<chat_after> after; /* the answer after which the rendering continues (chat_after.h) */
@@ -50,12 +50,13 @@ struct chat_request {
     }
 };
 
-/* Changes to a conversation. They are tried if the template refused the conversation. They are also tried if the
+/* Changes to a conversation. The changes are tried if the template refused the conversation. They are also tried if the
  * rendering did not show where the session's answer ends (chat_after.h). */
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template. Only used
                                             * for an answer with tool calls */
-    /* false if no tools are passed to the template. It would write them after the answer of chat_request::after */
+    /* false if no tools are passed to the template. The template would write the tools after the answer of
+     * chat_request::after */
     bool keeps_tools = true;
     bool splits_calls = false;              /* each tool call becomes a separate message */
     bool renames_ids = false;               /* ids of tool calls become nine letters and digits */
@@ -66,9 +67,9 @@ struct chat_repair {
 /* Parses and checks the JSON. Changes messages and tools so that this template accepts them (chat_messages_fit).
  * Arguments that are not JSON stay a string. A model wrote them, and its mistake remains part of the history. Tool
  * calls and tools that the template cannot write become text in messages. If the rendering continues after an answer,
- * the leading system messages are left out. They precede this answer, and a template might move them after it. `typed`
- * is shared by all attempts to render the request. Throws chat_invalid. The thread must have a chat_budget
- * (text/template/chat_budget.h). */
+ * the leading system messages are left out. These messages precede the answer, and a template might move them after the
+ * answer. `typed` is shared by all attempts to render the request. Throws chat_invalid. The thread must have a
+ * chat_budget (text/template/chat_budget.h). */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 
