@@ -342,8 +342,8 @@ size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting
     return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
-/* Returns the position in `pending` after two delimiters. The first closes reasoning, and the second opens the text or
- * call after it. Returns n_reported if reasoning is not closed there. */
+/* Returns the position in `pending` after two delimiters. The first delimiter closes reasoning. The second one opens
+ * the text or the call after the reasoning. Returns n_reported if reasoning is not closed there. */
 size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_reported), pending.size());
@@ -397,7 +397,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts the text `rest`, which was consumed last, back into `incoming`. It is then consumed again. */
+/* Puts the text `rest`, which was consumed last, back into `incoming`. The text is then consumed again. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {

@@ -17,8 +17,8 @@
  * begins again after the error. A call also becomes text if the error is in its name or before its name. For example,
  * no tool has the name. But the rest of a call that has already been reported is dropped, up to the delimiter that
  * closes the call. Otherwise clients would show the rest as content and send it back in the next prompt. The arguments
- * that have been reported are always the beginning of a JSON object. They are a whole object only if the call is
- * complete. An example:
+ * that have been reported are always the beginning of a JSON object. The reported arguments are a whole object only if
+ * the call is complete. An example:
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *

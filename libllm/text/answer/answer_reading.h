@@ -14,8 +14,8 @@
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
     std::string opening;   /* the end of the prompt; the parser of the form expects it before the answer */
-    std::string reopening; /* `opening` without the delimiter that opens reasoning. It is used if parsing begins again
-                            * in the middle of an answer */
+    std::string reopening; /* `opening` without the delimiter that opens reasoning. `reopening` is used if parsing
+                            * begins again in the middle of an answer */
     std::string thinking_end;
     bool calls_once = false;
     bool must_call = false; /* a grammar forces a tool call, so the answer has no text */
@@ -50,7 +50,7 @@ struct answer_mark {
     enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
 
     kind what; /* UNSURE if the text is only the first bytes of a delimiter. BEGIN if calls begin with this delimiter.
-                * Parsing can begin again at such a delimiter */
+                * Parsing can begin again at a BEGIN delimiter */
     size_t n_bytes;
 };
 
@@ -58,8 +58,8 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply. Also returns it for a second
-     * call if only one call is allowed. */
+    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply. Also returns fits == false
+     * for a second call if only one call is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */

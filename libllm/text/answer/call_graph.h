@@ -13,9 +13,10 @@
 
 std::string without_blanks(const std::string &text); /* removes blanks at both ends */
 
-/* Returns the nodes that match one tool call each. Such a node is a sequence from the text that opens the call to the
- * text that closes it. The nodes are found by the tags of these two texts. Some of llama.cpp's parsers have no tag
- * around a tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN and TOOL_CLOSE. */
+/* Returns the nodes that match one tool call each. Such a node is a sequence. It begins with the text that opens the
+ * call, and ends with the text that closes the call. The nodes are found by the tags of these two texts. Some of
+ * llama.cpp's parsers have no tag around a tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN and
+ * TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
@@ -52,8 +53,8 @@ struct argument_way {
  * sequence. */
 std::vector<argument_way> argument_ways(parser_graph *graph, size_t argument);
 
-/* Returns the ways to write an argument with any name. They are copied from the argument `sample`, with its name
- * replaced by `name`, a node that matches any name. */
+/* Returns the ways to write an argument with any name. The ways are copied from the argument `sample`. The name of the
+ * sample is replaced by `name`, a node that matches any name. */
 std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, size_t name);
 
 /* Replaces all arguments of the tool call `call`, and everything between them, by the node `with`. */

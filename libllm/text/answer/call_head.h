@@ -1,7 +1,7 @@
 /* call_head.h: finds the head of a tool call. The head is the text with which a template begins a tool call, up to the
  * tool's name. Some models (GLM 4.7, Qwen3, MiniMax M2) write a tool call inside <think> and never close the reasoning.
  * Such a call is recognized by its head and the name of an offered tool. A model can also reason about the delimiter
- * that opens tool calls. So this delimiter alone is not enough. The function is pure. */
+ * that opens tool calls. So a tool call cannot be recognized by this delimiter alone. The function is pure. */
 #ifndef LLM_CALL_HEAD_H
 #define LLM_CALL_HEAD_H
 

@@ -186,8 +186,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Changes an argument that need not be a string. Its parser then accepts JSON, Python values, and any other text as
-     * the value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
+    /* Changes an argument that need not be a string. The argument's parser then accepts JSON, Python values, and any
+     * other text as the value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);
@@ -300,8 +300,8 @@ void add_marks(const std::vector<std::string> &literals, std::vector<std::string
 }
 
 /* Collects the delimiters of tool calls. These are the texts that open and close a call, and the texts before and after
- * calls. They are needed to drop the rest of a malformed tool call up to a closing delimiter. The text that opens a
- * call can include the tool's name. The name is no delimiter and is removed. */
+ * calls. With these delimiters, the rest of a malformed tool call can be dropped up to a closing delimiter. The text
+ * that opens a call can include the tool's name. The name is no delimiter and is removed. */
 call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
 {
     call_marks out;

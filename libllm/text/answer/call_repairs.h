@@ -1,6 +1,6 @@
-/* call_repairs.h: changes llama.cpp's parsers and grammars. Afterwards they accept parts of answers that llama.cpp does
- * not expect. These parts are ids of tool calls, separate messages for text and calls, and the name of the answer's
- * format. The functions change nothing but their arguments, and are used only in libllm/text. */
+/* call_repairs.h: changes llama.cpp's parsers and grammars. Afterwards the parsers and grammars accept parts of answers
+ * that llama.cpp does not expect. These parts are ids of tool calls, separate messages for text and calls, and the name
+ * of the answer's format. The functions change nothing but their arguments, and are used only in libllm/text. */
 #ifndef LLM_CALL_REPAIRS_H
 #define LLM_CALL_REPAIRS_H
 
@@ -10,8 +10,8 @@
 #include <string>
 
 /* Some templates write the id of a tool call before the tool's name. llama.cpp analyzes a template by rendering an
- * example call. It then mistakes the example's id for a fixed text. Removes this id from the analysis, and returns the
- * delimiter between id and name. Returns "" if the template does not write the id there. */
+ * example call. llama.cpp then mistakes the example's id for a fixed text. Removes this id from the analysis, and
+ * returns the delimiter between id and name. Returns "" if the template does not write the id there. */
 std::string split_id_from_name(autoparser::autoparser *analysis);
 
 /* Makes the parser and the grammar in `form` accept an optional id before the delimiter `id_end`, which

@@ -32,8 +32,8 @@ class parser_graph {
     bool is_tagged(size_t id, const char *tag) const;
     std::vector<size_t> children(size_t id) const;
 
-    /* Visits `from` and each node that is reachable from it once. The order is the one in which the nodes parse a text.
-     * `enter` is called for each visited node and decides whether to visit the node's children. */
+    /* Visits `from` and each node that is reachable from it once. The nodes are visited in the order in which they
+     * parse a text. `enter` is called for each visited node and decides whether to visit the node's children. */
     void visit(size_t from, const std::function<bool(size_t)> &enter) const;
     /* Returns the nodes with this tag that are reachable from `from` without passing another node with this tag. `from`
      * itself can be one of them. */
@@ -41,8 +41,8 @@ class parser_graph {
     /* Returns for each node whether a node with this tag is reachable from it. The list has no entries for nodes that
      * are added later. So the numbers of such nodes must not be used as an index. */
     std::vector<bool> reaching(const char *tag) const;
-    /* Returns the texts of literals that are reachable from `from`. Their order is the one in which they parse a
-     * text. */
+    /* Returns the texts of literals that are reachable from `from`. The texts have the order in which the literals
+     * parse a text. */
     std::vector<std::string> literals(size_t from) const;
 
     size_t add(const common_json &node);
@@ -58,7 +58,7 @@ class parser_graph {
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
     /* Adds a node for any text up to and including the first `close`. The node is only for making a grammar and parses
-     * nothing. Its grammar rules are long, so there is only one such node for each `close`. */
+     * nothing. The grammar rules of the node are long, so there is only one such node for each `close`. */
     size_t text_with(const std::string &close);
     /* Adds a node for the GBNF element `element`. The node is only for making a grammar and parses nothing. */
     size_t grammar(const std::string &element);
