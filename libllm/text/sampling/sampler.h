@@ -31,7 +31,7 @@ typedef struct sampler_options {
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
     uint32_t min_tokens;    /* before the answer has this many tokens, no token that ends the answer is picked.
-                             * Exception: only such tokens are possible */
+                             * Exception: no other token is possible */
     const char *constraint; /* the document described in llm_wire.h */
     size_t n_constraint_bytes;
     bool has_breakers; /* whether the request has sequence breakers for DRY. If not, the default breakers are used */
@@ -57,8 +57,8 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * malformed, too large, or allows no token. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Returns whether the next sampler_next can take long, for example 100 ms or a second. It should then run in a thread
- * for which no other request waits. */
+/* Returns whether the next sampler_next can take long, for example 100 ms or a second. sampler_next should then run in
+ * a thread for which no other request waits. */
 bool sampler_is_slow(const sampler *s);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */
