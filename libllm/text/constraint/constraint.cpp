@@ -145,8 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the token's text as the grammar receives it. A control token has text for the grammar only if `shows` says
- * that its text belongs to the answer. */
+/* Returns the token's text as the grammar receives it. Control tokens have no text for the grammar, except those for
+ * which `shows` is true. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -247,7 +247,7 @@ void constraint::accept_ending()
 
 /* Passes the token to `thought`, which tracks reasoning. If the grammar is active, then passes the token to the
  * grammar. Otherwise passes the token to the triggers, except in reasoning. The token that ended the reasoning reaches
- * the triggers in another way, as part of the end delimiter (accept_ending). */
+ * the triggers through accept_ending, as part of the end delimiter. */
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);

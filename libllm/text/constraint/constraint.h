@@ -1,6 +1,6 @@
 /* constraint.h: enforces the constraint of one answer, token by token. A constraint has these parts:
  * - a grammar
- * - triggers at which a lazy grammar begins, which are words, tokens or patterns
+ * - triggers, which are words, tokens or patterns at which a lazy grammar begins
  * - the control tokens whose text belongs to the answer
  * - the limit on reasoning
  * A constraint is made from the document `constraint` of a GENERATE (llm_wire.h). One constraint per answer, owned by

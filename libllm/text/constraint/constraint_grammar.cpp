@@ -97,8 +97,8 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 } // namespace
 
 /* The grammar is parsed once here. So an error in the grammar makes the request fail before it begins, and not in the
- * middle of the answer. libllm can refuse a grammar that libllm itself made, for example from a schema. Then the client
- * made no error. What it requested cannot be expressed within the limits. In this case grammar_beyond is thrown. */
+ * middle of the answer. If libllm itself made the refused grammar, for example from a schema, grammar_beyond is thrown.
+ * Then the client made no error. The limits are too small for what the client requested. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

@@ -10,7 +10,7 @@
 
 struct model;
 
-/* Returns GBNF that is valid for grammar::read. If m is NULL, token names are not looked up. Throws std::bad_alloc or
+/* Returns GBNF. grammar::read accepts this GBNF. If m is NULL, token names are not looked up. Throws std::bad_alloc or
  * grammar_fault. The message of grammar_fault says what cannot be expressed or which size is too large. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict);
 

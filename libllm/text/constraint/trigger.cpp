@@ -9,9 +9,9 @@
 
 namespace {
 
-/* Patterns are searched for in this many bytes at the end of the answer. std::regex recurses for each character and
- * starts again with each token. So this number is limited. A pattern that must match the whole answer is not tried once
- * the answer is longer. */
+/* Patterns are searched for only in the last bytes of the answer, at most this many. Reason: std::regex recurses for
+ * each character, and starts again with each token. A pattern that must match the whole answer is not tried once the
+ * answer is longer. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 
 /* Returns the position at which the grammar begins. As in llama.cpp, this is the start of the first capture group that

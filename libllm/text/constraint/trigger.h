@@ -1,7 +1,7 @@
 /* trigger.h: finds the position in an answer at which a lazy grammar begins. A trigger is a word, a token, or a pattern
- * (regular expression). Each byte of the answer is examined a limited number of times, however long the answer is.
- * llama.cpp instead searches the whole answer again after each token. One object per answer, owned by the thread that
- * samples the answer. */
+ * (regular expression). Even in a long answer, each byte is examined a limited number of times. llama.cpp instead
+ * searches the whole answer again after each token. One object per answer, owned by the thread that samples the
+ * answer. */
 #ifndef LLM_TRIGGER_H
 #define LLM_TRIGGER_H
 
