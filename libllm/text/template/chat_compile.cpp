@@ -177,7 +177,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     check_nesting(words.tokens);
     check_names(words.tokens);
-    /* the constructor with a source is not used. It would run the template without a guard */
+    /* the constructor with a source is not used. That constructor would run the template without a guard */
     auto out = std::make_unique<common_chat_template>();
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;

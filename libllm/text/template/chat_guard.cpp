@@ -60,8 +60,8 @@ constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* The value of a list or object literal is weighed when it is made. This limits how deeply it nests. The destructors of
- * nested lists recurse, and cannot be stopped. */
+/* The value of a list or object literal is weighed when it is made. The weighing limits how deeply the literal nests.
+ * The destructors of nested lists recurse, and cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
