@@ -63,8 +63,8 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
 }
 
 /* Whether the request must wait until an earlier request (`after`) has consumed its prompt. Both prompts share a
- * prefix. Exception: this request holds a slot, and the earlier request waits for a slot. Otherwise each would wait for
- * the other. */
+ * prefix. Exception: the request does not wait if it holds a slot and the earlier request waits for a slot. Otherwise
+ * each would wait for the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
@@ -204,11 +204,11 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks the branch of a request that holds a slot without progress. This must help `r`. If `r` has begun, parking helps
- * if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r` lacks
- * (holders_of). As long as one of them makes progress, nothing is parked: it will free the resource. If none of them
- * makes progress, all could wait for each other, so one is parked. Only one branch is parked before the next step. Thus
- * decoding sessions wait for one copy at most. */
+/* Parks the branch of a request that holds a slot without progress, but only if parking helps `r`. If `r` has begun,
+ * parking helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r`
+ * lacks (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the resource. If
+ * none of them makes progress, all could wait for each other, so one is parked. Only one branch is parked before the
+ * next step. Thus decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;

@@ -81,7 +81,8 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
 }
 
 /* Returns the limit on the session's branches. A pinned session has anchored branches, which no other branch replaces.
- * It can always have one branch more. This branch serves prompts that continue no anchored branch. */
+ * Such a session can always have one branch more than anchored ones. This extra branch serves prompts that continue no
+ * anchored branch. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);

@@ -161,8 +161,8 @@ bool table_describe(const branch *b, branch_file *out);
 void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job with the state and pushes the job. The branch file must exist, or its write must have been pushed
- * before. Returns false if the limit on state files leaves no space. Files that are more valuable are not removed for
- * the new file. The caller then still owns the job. */
+ * before. Returns false if the limit on state files leaves no space, and files that could be removed are more valuable.
+ * After false, the caller still owns the job. */
 bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store has capacity for a state of that size now. */
