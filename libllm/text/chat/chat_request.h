@@ -50,8 +50,8 @@ struct chat_request {
     }
 };
 
-/* Changes to a conversation. The changes are tried if the template refused the conversation. They are also tried if the
- * rendering did not show where the session's answer ends (chat_after.h). */
+/* Changes to a conversation. The changes are tried if the template refused the conversation. The changes are also tried
+ * if the rendering did not show where the session's answer ends (chat_after.h). */
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template. Only used
                                             * for an answer with tool calls */
