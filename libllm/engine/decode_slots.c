@@ -159,8 +159,8 @@ static uint32_t collect_turns(decode *d, turn *out)
 }
 
 /* Returns the request to try next, or NULL if none is left to try. Owners who have their whole share of slots are left
- * out. Of the other owners, the one with the fewest slots is served next, and of this owner's requests the first to
- * arrive. */
+ * out. Of the other owners, the one with the fewest slots is next. Of this owner's requests, the first to arrive is
+ * next. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
     turn *best = NULL;

@@ -76,12 +76,12 @@ bool step_has(const step *t, step_part part);
 
 /* Makes one model call for the requests in `parts`, which is one or more step_part values. Skips requests whose
  * branches have lost their slots. Returns
- *   MODEL_OK            the branches hold the consumed tokens, and step_logits has the logits; or no request was left.
+ *   MODEL_OK            The branches hold the consumed tokens, and step_logits has the logits. Or no request was left.
  *                       The caller must call step_checkpoint before the next call.
- *   MODEL_NO_CELLS      nothing changed; is_called says which requests took part: free cells and call again, or give
- *                       up.
- *   MODEL_STOPPED       `stop` returned true; nothing changed.
- *   Any other result    the branches that the failure harmed are invalid. */
+ *   MODEL_NO_CELLS      Nothing changed. is_called says which requests took part. The caller frees cells and calls
+ *                       again, or gives up.
+ *   MODEL_STOPPED       `stop` returned true. Nothing changed.
+ *   Any other result    The branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
 /* Saves each checkpoint that became due in the last model call. Skips branches that have changed since. Saving copies

@@ -37,9 +37,9 @@ typedef struct schedule_input {
 /* Sets take[i], the number of tokens that request i consumes in this step, and returns the sum. Every decoding request
  * takes one token.
  *
- * The prefill in a step has a time limit. It limits the gap between two tokens of a decoding request to gap_ms_target.
- * The limit on the gap is at least twice the duration of a step without prefill. The expected time of a prompt token
- * depends on its depth. At least 16 tokens are prefilled, or 32 in a call of their own.
+ * The prefill in a step has a time limit. This limit keeps the gap between two tokens of a decoding request within
+ * gap_ms_target. But the gap may always be twice the duration of a step without prefill. The expected time of a prompt
+ * token depends on its depth. At least 16 tokens are prefilled, or 32 in a call of their own.
  *
  * With mixed calls, a prompt is finished if its remaining tokens fit into an equal share of the step. What is left of
  * the step goes to one request. In every other step, that is the request with the fewest tokens left. In the steps

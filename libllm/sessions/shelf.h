@@ -4,8 +4,8 @@
  * Where the state of a branch without a slot can be (parked_where, branch.h):
  *
  *   NOWHERE    only the tokens are kept: the next request prefills them again, and reports `torn`
- *   IN_MEMORY  in host memory; all such states together get 3/4 of --park-memory if there is a store, because the
- *              rest is for states that are being written or read (in flight)
+ *   IN_MEMORY  in host memory. With a store, all such states together get 3/4 of --park-memory. The rest is for
+ *              states that are being written or read (in flight)
  *   WRITING    in memory, and being written to its file
  *   ON_DISK    in its file only
  *   READING    being read from its file: for a request of its branch, or lent to a request of another branch
@@ -141,7 +141,8 @@ void table_file_is_gone(branch_table *table, branch *b);
 bool table_remove_state(branch_table *table, branch *b);
 
 /* Removes the least valuable state files until a state file of n_bytes for `b` fits the limit. Returns false and
- * removes nothing if the file would not fit even then, or would itself be the least valuable. */
+ * removes nothing if the file would not fit even then. The same holds if the file itself would be the least
+ * valuable. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
 
 /* Called when the daemon starts. Sets the limit on state files if the options have none. Removes state files beyond the

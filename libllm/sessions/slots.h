@@ -82,10 +82,10 @@ branch *table_open_known(branch_table *table, uint32_t owner, const char *name, 
  * more than the prompt's head in common with the prompt. Then it is returned itself, and can be truncated. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
-/* Copies the first n tokens of `from` to `to`. If the state of `from` covers at most n tokens, the state also becomes
- * the parked state of `to`, in memory or on the disk. If the state covers more than n tokens, `to` gets no state, and
- * its next request prefills the tokens. But with may_truncate, `to` then gets the state and all tokens that the state
- * covers, and the caller must truncate `to`. `to` must be open and empty, and have no slot. (table_copy.c) */
+/* Copies the first n tokens of `from` to `to`, which must be open and empty, and have no slot. If the state of `from`
+ * covers at most n tokens, it also becomes the parked state of `to`, in memory or on the disk. If the state covers more
+ * tokens, `to` gets no state, and its next request prefills the tokens. With may_truncate, `to` gets such a larger
+ * state, too, with all tokens that it covers. Then the caller must truncate `to`. (table_copy.c) */
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
 /* Called before `b` continues with this prompt, which discards tokens of `b`. If prefilling them again would take
