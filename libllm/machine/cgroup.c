@@ -7,18 +7,51 @@
 
 enum { LINE_BYTES_MAX = PATH_MAX };
 
-/* Finds this process's group as a path below the mount: "" or "/system.slice/llmd.service". If a container sees its own
- * group as the root, the kernel reports "/". If the kernel reports "/../x", the group is not below the mount, and only
- * the root can be read. */
-static void own_group(const char *self, char out[static PATH_MAX])
+/* Version 1 writes a limit of 2^63 bytes, rounded down to a page, if there is no limit. */
+static const uint64_t NO_LIMIT_1 = (uint64_t)1 << 62;
+
+/* The files of one kind of limit, in version 2 or 1 of control groups. In version 1, each controller has a tree of its
+ * own below the mount. */
+typedef struct tree {
+    const char *controller; /* NULL: version 2, whose tree is the mount itself */
+    uint64_t (*in)(const char *folder, const char *group);
+} tree;
+
+/* Returns the path in a line of /proc/self/cgroup ("4:cpu,cpuacct:/a.slice") if the line is about this controller. The
+ * line of version 2 ("0::/a.slice") names no controller. */
+static const char *path_for(const char *line, const char *controller)
+{
+    const char *names = strchr(line, ':');
+    const char *path = names == NULL ? NULL : strchr(names + 1, ':');
+    if (path == NULL) {
+        return NULL;
+    }
+    if (controller == NULL) {
+        return strncmp(line, "0::", 3) == 0 ? path + 1 : NULL;
+    }
+    const size_t n = strlen(controller);
+    for (const char *name = names + 1; name < path; name += strcspn(name, ",:") + 1) {
+        if (strcspn(name, ",:") == n && strncmp(name, controller, n) == 0) {
+            return path + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Finds this process's group as a path below the tree: "" or "/system.slice/llmd.service". If a container sees its own
+ * group as the root, the kernel reports "/". If the kernel reports "/../x", the group is not below the tree, and only
+ * the root can be read. In version 1, the kernel reports the path on the host, of which a container sees only the root:
+ * the folders of the path do not exist then, and count as groups without a limit. */
+static void own_group(const char *self, const char *controller, char out[static PATH_MAX])
 {
     char line[LINE_BYTES_MAX];
     FILE *file = fopen(self, "re");
     out[0] = '\0';
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, "0::/", 4) == 0 && strstr(line, "/..") == NULL) {
-            line[strcspn(line, "\n")] = '\0';
-            strcpy(out, strcmp(line + 3, "/") == 0 ? "" : line + 3);
+        line[strcspn(line, "\n")] = '\0';
+        const char *path = path_for(line, controller);
+        if (path != NULL && path[0] == '/' && strstr(path, "/..") == NULL) {
+            strcpy(out, strcmp(path, "/") == 0 ? "" : path);
         }
     }
     if (file != NULL) {
@@ -65,55 +98,88 @@ static uint64_t number_in(const char *mount, const char *group, const char *name
     return out;
 }
 
+static uint64_t left_of(uint64_t limit, uint64_t used, uint64_t droppable)
+{
+    const uint64_t needed = used > droppable ? used - droppable : 0;
+    return limit > needed ? limit - needed : 0;
+}
+
 /* memory.high is a limit like memory.max, because the kernel throttles a process that exceeds it. */
 static uint64_t free_in(const char *mount, const char *group)
 {
     const uint64_t high = number_in(mount, group, "memory.high", "", UINT64_MAX);
     const uint64_t max = number_in(mount, group, "memory.max", "", UINT64_MAX);
     const uint64_t limit = high < max ? high : max;
-    if (limit == UINT64_MAX) {
-        return UINT64_MAX;
-    }
-    const uint64_t used = number_in(mount, group, "memory.current", "", 0);
-    const uint64_t droppable = number_in(mount, group, "memory.stat", "inactive_file ", 0);
-    const uint64_t needed = used > droppable ? used - droppable : 0;
-    return limit > needed ? limit - needed : 0;
+    return limit == UINT64_MAX ? UINT64_MAX
+                               : left_of(limit, number_in(mount, group, "memory.current", "", 0),
+                                         number_in(mount, group, "memory.stat", "inactive_file ", 0));
 }
 
-static uint64_t cores_in(const char *mount, const char *group)
+static uint64_t free_in_1(const char *folder, const char *group)
 {
-    double quota = 0, period = 0;
-    FILE *file = open_in(mount, group, "cpu.max");
-    const bool has_quota = file != NULL && fscanf(file, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    if (!has_quota || quota / period >= INT32_MAX - 1) {
+    const uint64_t limit = number_in(folder, group, "memory.limit_in_bytes", "", UINT64_MAX);
+    return limit >= NO_LIMIT_1 ? UINT64_MAX
+                               : left_of(limit, number_in(folder, group, "memory.usage_in_bytes", "", 0),
+                                         number_in(folder, group, "memory.stat", "total_inactive_file ", 0));
+}
+
+/* Returns quota / period, rounded up, or INT32_MAX if there is no quota. */
+static uint64_t cores_of(double quota, double period)
+{
+    if (quota <= 0 || period <= 0 || quota / period >= INT32_MAX - 1) {
         return INT32_MAX;
     }
     const int32_t whole = (int32_t)(quota / period);
     return (uint64_t)whole + (quota > whole * period);
 }
 
-/* Returns the smallest value of this process's group and all groups above it. */
-static uint64_t least(const char *mount, const char *self, uint64_t (*in)(const char *mount, const char *group))
+static uint64_t cores_in(const char *mount, const char *group)
 {
-    char group[PATH_MAX];
+    double quota = 0, period = 0;
+    FILE *file = open_in(mount, group, "cpu.max");
+    const bool has_quota = file != NULL && fscanf(file, "%lf %lf", &quota, &period) == 2;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return has_quota ? cores_of(quota, period) : INT32_MAX;
+}
+
+/* cpu.cfs_quota_us is -1 if there is no quota; number_in reads that as a huge number. */
+static uint64_t cores_in_1(const char *folder, const char *group)
+{
+    const uint64_t quota = number_in(folder, group, "cpu.cfs_quota_us", "", UINT64_MAX);
+    const uint64_t period = number_in(folder, group, "cpu.cfs_period_us", "", 0);
+    return quota >= NO_LIMIT_1 ? INT32_MAX : cores_of((double)quota, (double)period);
+}
+
+static const tree MEMORY[] = {{NULL, free_in}, {"memory", free_in_1}};
+static const tree CORES[] = {{NULL, cores_in}, {"cpu", cores_in_1}};
+
+/* Returns the smallest value of this process's group and all groups above it, in both versions. A machine can use
+ * version 1 for some controllers and version 2 for others. */
+static uint64_t least(const char *mount, const char *self, const tree trees[static 2])
+{
     uint64_t out = UINT64_MAX;
-    own_group(self, group);
-    do {
-        const uint64_t here = in(mount, group);
-        out = here < out ? here : out;
-    } while (go_up(group));
+    for (size_t i = 0; i < 2; i++) {
+        char folder[PATH_MAX], group[PATH_MAX];
+        const char *controller = trees[i].controller;
+        snprintf(folder, sizeof folder, "%s%s%s", mount, controller == NULL ? "" : "/",
+                 controller == NULL ? "" : controller);
+        own_group(self, controller, group);
+        do {
+            const uint64_t here = trees[i].in(folder, group);
+            out = here < out ? here : out;
+        } while (go_up(group));
+    }
     return out;
 }
 
 uint64_t cgroup_memory_free(const char *mount, const char *self)
 {
-    return least(mount, self, free_in);
+    return least(mount, self, MEMORY);
 }
 
 int32_t cgroup_cores(const char *mount, const char *self)
 {
-    return (int32_t)least(mount, self, cores_in);
+    return (int32_t)least(mount, self, CORES);
 }

@@ -68,6 +68,35 @@ static void test_a_container_is_limited_at_its_root(void)
     CHECK_INT(cgroup_memory_free(mount, self), 3000);
 }
 
+/* Each controller has a tree of its own; the folder of "cpu,cpuacct" also has the name cpu. */
+static void test_version_1(void)
+{
+    put("", "memory.max", "max\n");
+    put("", "cpu.max", "max 100000\n");
+    process_in("4:cpu,cpuacct:/docker/a\n3:memory:/docker/a\n2:cpuset:/docker/a\n0::/\n");
+    put("/memory", "memory.limit_in_bytes", "9223372036854771712\n"); /* no limit */
+    put("/memory", "memory.usage_in_bytes", "4000\n");
+    put("/cpu", "cpu.cfs_quota_us", "-1\n");
+    put("/cpu", "cpu.cfs_period_us", "100000\n");
+    CHECK(cgroup_memory_free(mount, self) == UINT64_MAX);
+    CHECK_INT(cgroup_cores(mount, self), INT32_MAX);
+    /* in a container, whose root is the group itself */
+    put("/memory", "memory.limit_in_bytes", "10000\n");
+    put("/memory", "memory.stat", "inactive_file 1\ntotal_inactive_file 500\n");
+    put("/cpu", "cpu.cfs_quota_us", "250000\n");
+    CHECK_INT(cgroup_memory_free(mount, self), 6500);
+    CHECK_INT(cgroup_cores(mount, self), 3);
+    /* on the host */
+    put("/memory/docker", "memory.limit_in_bytes", "9223372036854771712\n");
+    put("/memory/docker/a", "memory.limit_in_bytes", "3000\n");
+    put("/memory/docker/a", "memory.usage_in_bytes", "1000\n");
+    put("/cpu/docker", "cpu.cfs_quota_us", "-1\n");
+    put("/cpu/docker/a", "cpu.cfs_quota_us", "50000\n");
+    put("/cpu/docker/a", "cpu.cfs_period_us", "100000\n");
+    CHECK_INT(cgroup_memory_free(mount, self), 2000);
+    CHECK_INT(cgroup_cores(mount, self), 1);
+}
+
 static void test_clean_up(void)
 {
     char command[64];
@@ -83,6 +112,7 @@ int main(void)
     RUN(test_without_groups_nothing_is_limited);
     RUN(test_the_tightest_group_counts);
     RUN(test_a_container_is_limited_at_its_root);
+    RUN(test_version_1);
     RUN(test_clean_up);
     return CHECK_RESULT();
 }
