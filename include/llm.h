@@ -77,6 +77,27 @@ LLM_API void llm_processor(char *out, size_t n_out);
  * string is static. */
 LLM_API const char *llm_gpu_trouble(void);
 
+typedef struct llm_machine {
+    uint64_t free_bytes;    /* host memory that this process can still use: on the machine and within its limits */
+    uint64_t allowed_bytes; /* host memory until a limit of the control groups; UINT64_MAX: there is no limit */
+    int32_t n_cores;        /* physical cores that this process may use, at most its quota */
+    int32_t n_allowed;      /* quota of processors of the control groups; INT32_MAX: there is no quota */
+} llm_machine;
+
+typedef struct llm_device {
+    char name[64];
+    char description[128];
+    uint64_t free_bytes, total_bytes;
+    int32_t is_gpu; /* 0: the processor, or an accelerator that uses the host's memory */
+} llm_device;
+
+/* Measures this machine. Any thread. */
+LLM_API void llm_machine_measure(llm_machine *out);
+
+/* Stores up to n_out of the devices on which this build can compute, and returns how many there are. Loads the backends,
+ * which takes a second if there is a GPU. Any thread. */
+LLM_API size_t llm_devices(llm_device *out, size_t n_out);
+
 /* ---- engine ----------------------------------------------------------------------------------------------- */
 
 typedef struct llm_engine llm_engine;

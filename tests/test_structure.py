@@ -22,6 +22,7 @@ LIBLLM = ROOT / "libllm"
 # A layer may import the layers after it, and never the layers before it.
 LAYERS = (
     "__main__",
+    "doctor",
     "app",
     "routes",
     "dialects",

@@ -42,6 +42,10 @@ class StartError(Exception):
 
 def main() -> None:
     _open_standard_streams()
+    if sys.argv[1:2] == ["doctor"]:
+        from .doctor import report  # imported here, because the daemon does not need it
+
+        sys.exit(report.main(sys.argv[2:]))
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
     for remark in (*remarks(os.environ), *config_checks.remarks(config)):

@@ -105,3 +105,13 @@ void llm_processor(char *out, size_t n_out)
 {
     model_llama_processor(out, n_out);
 }
+
+void llm_machine_measure(llm_machine *out)
+{
+    model_llama_machine(out);
+}
+
+size_t llm_devices(llm_device *out, size_t n_out)
+{
+    return model_llama_devices(out, n_out);
+}

@@ -25,9 +25,9 @@ typedef struct model model;
 /* A decode call can return one row of logits per sequence and this many more. The additional rows are for prompts whose
  * log probabilities are requested. A row has one float for each token of the vocabulary. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
-enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* limits the default n_ctx: each session table entry takes 4 * n_ctx
-                                            * bytes */
-enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a model with a longer token is refused */
+/* Limits the default n_ctx, because each session table entry takes 4 * n_ctx bytes. */
+enum { MODEL_N_CTX_DEFAULT_MAX = 131072 };
+enum { MODEL_PIECE_BYTES_MAX = 1024 }; /* most bytes of one token's text; a model with a longer token is refused */
 
 typedef struct model_options {
     const char *path;          /* path of the file, or the text after "sim:" for the simulated model */
@@ -206,6 +206,8 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
 uint32_t model_llama_progress(void);                   /* see llm_loading_progress */
 const char *model_llama_gpu_trouble(void);             /* see llm_gpu_trouble */
 size_t model_llama_processor(char *out, size_t n_out); /* see llm_processor */
+void model_llama_machine(llm_machine *out);            /* see llm_machine_measure */
+size_t model_llama_devices(llm_device *out, size_t n_out);
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes);
 
 #ifdef __cplusplus

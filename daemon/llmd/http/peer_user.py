@@ -83,7 +83,7 @@ class PeerUsers:
         """The sources of users, netlink and the tables, that could be opened. As soon as one source has reported a
         user, only this source is left.
         """
-        self._is_trusted = False
+        self.is_trusted = False
         """Whether a source has reported a user at least once. As long as this is false, the kernel may report no users
         at all, so a connection whose user is not found is accepted.
         """
@@ -117,7 +117,7 @@ class PeerUsers:
             try:
                 user = _find(source, connection)
             except (UnknownUserError, OSError) as error:
-                if self._is_trusted and _is_connected(connection):
+                if self.is_trusted and _is_connected(connection):
                     raise UnknownUserError from error
             else:
                 if user is not None:
@@ -129,7 +129,7 @@ class PeerUsers:
         """Uses only the source `trusted` from now on, because it has reported a user. llmd's check of this source at
         the start may have failed, for example because the loopback interface was down.
         """
-        self._is_trusted = True
+        self.is_trusted = True
         for source in self._sources:
             if source is not trusted:
                 source.close()

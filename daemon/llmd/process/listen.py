@@ -212,12 +212,12 @@ def _remove_dead(path: Path) -> None:
     except FileNotFoundError:
         return
     check_own(str(path), found, "a socket", stat.S_ISSOCK)
-    if _is_listened_on(path):
+    if is_listened_on(path):
         raise ListenError(f"another program listens on {path}; stop it, or {_OTHER_PATH}")
     path.unlink(missing_ok=True)
 
 
-def _is_listened_on(path: Path) -> bool:
+def is_listened_on(path: Path) -> bool:
     """Returns False only if certainly no program listens on the socket: the connection is refused, or the socket does
     not exist. Every other result, such as a full queue of connections, returns True.
     """

@@ -40,7 +40,7 @@ EXIT_STATUSES = Section(
     "exit status",
     (
         ("0", "llmd stopped after SIGTERM, SIGINT or SIGHUP"),
-        ("1", "llmd could not start"),
+        ("1", "llmd could not start, or llmd doctor found something wrong"),
         ("2", "llmd did not start: an option, a key file or a template is not valid"),
         ("128 + signal", "a signal ended llmd at once"),
     ),
@@ -58,6 +58,7 @@ EXAMPLES = Section(
         ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines connect with a key"),
         ("llmd --config /etc/llmd/llmd.toml", "read options from a file: llmd.toml(5)"),
         ("llmd --model sim:hybrid --port 0", "serve a simulated model, for tests, on a free port"),
+        ("llmd doctor", "check this machine, and say what to do about what is slow or wrong"),
         ("llmctl chat --session work", "chat with the model, from another terminal"),
     ),
 )

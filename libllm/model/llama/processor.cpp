@@ -1,9 +1,11 @@
-/* processor.cpp: describes which features of this processor are used (llm_processor). Any thread. */
+/* processor.cpp: describes the machine for people. Words say which features of the processor are used (llm_processor).
+ * Numbers say which memory, cores and devices there are. Any thread. */
 #include "machine/processor.h"
 
 #include <cstdio>
 #include <string>
 
+#include "machine/cgroup.h"
 #include "model/llama/llama_model.h"
 
 #ifdef __clang__
@@ -29,4 +31,28 @@ size_t model_llama_processor(char *out, size_t n_out)
     processor_describe(PROCESSOR_INFO, &build, text, sizeof text);
     const int n = snprintf(out, n_out, "%s; flash attention %s", text, model_llama_log_has_flash() ? "on" : "off");
     return n < 0 ? 0 : static_cast<size_t>(n);
+}
+
+void model_llama_machine(llm_machine *out)
+{
+    *out = llm_machine{model_llama_memory_free(), cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF), model_llama_cores(),
+                       cgroup_cores(CGROUP_MOUNT, CGROUP_SELF)};
+}
+
+size_t model_llama_devices(llm_device *out, size_t n_out)
+{
+    model_llama_backend_open();
+    const size_t n = ggml_backend_dev_count();
+    for (size_t i = 0; i < n && i < n_out; i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        size_t n_free = 0, n_total = 0;
+        ggml_backend_dev_memory(device, &n_free, &n_total);
+        snprintf(out[i].name, sizeof out[i].name, "%s", ggml_backend_dev_name(device));
+        snprintf(out[i].description, sizeof out[i].description, "%s", ggml_backend_dev_description(device));
+        out[i].free_bytes = n_free;
+        out[i].total_bytes = n_total;
+        const auto type = ggml_backend_dev_type(device);
+        out[i].is_gpu = type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+    }
+    return n;
 }
