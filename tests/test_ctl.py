@@ -113,12 +113,13 @@ def test_an_option_that_is_none_gets_the_nearest(
             ["sessions", "lisst"],
             "there is no verb lisst (did you mean list?); llmctl sessions --help lists all verbs",
         ),
-        (["ps"], "there is no verb ps (did you mean sessions list?)"),
-        (["sessions", "ps"], "there is no verb ps; llmctl sessions --help lists all verbs"),
+        (["serve"], "llmctl does not start llmd: run llmd MODEL, or systemctl start llmd"),
         (
-            ["pull", "llama3"],
-            "there is no verb pull (did you mean models pull?)",
+            ["stop"],
+            "llmctl does not stop llmd: press Ctrl-C in its terminal, or run systemctl stop llmd; to end a session",
         ),
+        (["run", "llama3"], "the model that llmd serves; to serve another model, run llmd llama3"),
+        (["sessions", "ps"], "there is no verb ps; llmctl sessions --help lists all verbs"),
         (["--sock", "x", "--timeout", "0", "status"], "argument --timeout: must be above 0"),
         (["status", "more"], "unrecognized arguments: more"),
         (["sessions", "fork", "--at", "end", "a"], "the following arguments are required: NEW"),
@@ -128,6 +129,42 @@ def test_other_mistakes_are_told_as_such(arguments: list[str], said: str, capsys
     with pytest.raises(SystemExit):
         ctl.main(arguments)
     assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("alias", "words"),
+    [
+        ("ps", "sessions list"),
+        ("--socket x --json ps", "--socket x --json sessions list"),
+        ("--timeout=3 top --json", "--timeout=3 status --json"),
+        ("run", "chat"),
+        ("run --session a", "chat --session a"),
+        ("ls", "models list"),
+        ("list", "models list"),
+        ("show qwen", "models show qwen"),
+        ("pull a/b", "models pull a/b"),
+        ("rm qwen", "models remove qwen"),
+        ("sessions list", "sessions list"),
+        ("chat --system ps", "chat --system ps"),
+        ("", ""),
+    ],
+)
+def test_verbs_of_other_programs_work(alias: str, words: str) -> None:
+    assert ctl.without_aliases(alias.split(), ctl.parser()) == words.split()
+
+
+def test_every_alias_is_a_verb() -> None:
+    for words in ctl.ALIASES.values():
+        parser = ctl.parser()
+        with pytest.raises(SystemExit) as exit:
+            parser.parse_args([*words, "--help"])
+        assert exit.value.code == EXIT_OK
+
+
+def test_help_of_an_alias_is_that_of_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ctl.main(["help", "ps"])
+    assert "llmctl sessions list" in capsys.readouterr().out
 
 
 def test_an_id_may_look_like_an_option(daemon: FakeDaemon) -> None:

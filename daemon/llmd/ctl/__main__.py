@@ -31,12 +31,20 @@ from llmd.process.help_text import format_sections, nearest, unrecognized
 
 VERB_GROUPS = (status, models, sessions, chat)
 TIMEOUT_S_DEFAULT = 10.0
-ELSEWHERE = {
-    "ps": "sessions list", "ls": "sessions list", "list": "sessions list", "top": "status", "run": "chat",
-    "stop": "sessions close ID", "rm": "sessions close ID",
-    "pull": "models pull",
+ALIASES: dict[str, tuple[str, ...]] = {
+    "ps": ("sessions", "list"), "top": ("status",), "run": ("chat",), "ls": ("models", "list"),
+    "list": ("models", "list"), "show": ("models", "show"), "pull": ("models", "pull"), "rm": ("models", "remove"),
 }  # fmt: skip
-"""For each of these verbs of Ollama and Docker: the verb of llmctl, or the option of llmd, that does the same."""
+"""Verbs that people know from Ollama and Docker, with the verbs of llmctl for which they stand."""
+ELSEWHERE = {
+    "serve": "llmctl does not start llmd: run llmd MODEL, or systemctl start llmd",
+    "stop": "llmctl does not stop llmd: press Ctrl-C in its terminal, or run systemctl stop llmd; "
+    "to end a session, run llmctl sessions close ID",
+}
+"""Verbs that people know from Ollama and Docker, with the sentence that says which program does what they mean."""
+OTHER_MODEL = "llmctl run starts a chat with the model that llmd serves; to serve another model, run llmd {}"
+VALUED = ("--socket", "--timeout")
+"""Options before the verb that have a value."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -59,9 +67,9 @@ class VerbParser(argparse.ArgumentParser):
         """
         choices = list(action.choices or ())
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
-            elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
-            suggestion = f" (did you mean {elsewhere}?)" if elsewhere else nearest(value, choices)
-            self.error(f"there is no verb {value}{suggestion}; {self.prog} --help lists all verbs")
+            if self.prog == manual.PROGRAM and value in ELSEWHERE:
+                self.error(ELSEWHERE[value])
+            self.error(f"there is no verb {value}{nearest(value, choices)}; {self.prog} --help lists all verbs")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -157,11 +165,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def without_aliases(arguments: Sequence[str], program: argparse.ArgumentParser) -> list[str]:
+    """Returns the arguments, with the words of llmctl's verb in place of an alias."""
+    words, at = list(arguments), 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in VALUED else 1
+    alias, rest = words[at : at + 1], words[at + 1 :]
+    if not alias or alias[0] not in ALIASES:
+        return words
+    if alias == ["run"] and rest and not rest[0].startswith("-"):
+        program.error(OTHER_MODEL.format(rest[0]))
+    return [*words[:at], *ALIASES[alias[0]], *rest]
+
+
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     try:
         program = parser()
-        options = program.parse_args(arguments)
-        return program.parse_args([*options.words, "--help"]) if "words" in options else options
+        words = without_aliases(sys.argv[1:] if arguments is None else arguments, program)
+        options = program.parse_args(words)
+        if "words" not in options:
+            return options
+        return program.parse_args([*without_aliases(options.words, program), "--help"])
     except SystemExit:
         output.finish()
         raise
