@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +18,9 @@ from tests.local_hub import LocalHub, local_hub
 from tests.serving import Daemon, config_of, serving
 
 Serve = Callable[..., Awaitable[Daemon]]
+
+# Tests see no model of this user and no network. Tests about models set these variables for their own processes.
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent/huggingface", "OLLAMA_MODELS": "/nonexistent/ollama"}
 
 
 _OURS = ("test_connections", "test_half_close")

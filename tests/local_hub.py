@@ -53,7 +53,7 @@ class LocalHub:
         self.ignores_ranges = False
         self.gate: threading.Event | None = None
         """If set, a download that is about to break waits for this event first."""
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.server = _Server(("127.0.0.1", 0), _Handler)
         self.server.daemon_threads = True
         self.server.hub = self  # type: ignore[attr-defined]
         self.port = self.server.server_address[1]
@@ -82,6 +82,11 @@ def local_hub() -> Iterator[LocalHub]:
         hub.server.shutdown()
         hub.server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Says nothing about clients that leave in the middle of a download."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -32,7 +32,7 @@ from llmd.engine.opening import EngineError, EngineOptions, open_engine
 from llmd.http import connections
 from llmd.http.access import keys_of
 from llmd.http.context import OPENING, STATE
-from llmd.http.endpoints.wire import Readiness
+from llmd.http.endpoints.health_wire import Readiness
 from llmd.http.receive import BODIES
 from llmd.process.progress import Loading
 from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, parse_events, serving

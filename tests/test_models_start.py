@@ -26,7 +26,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def environment(hub: LocalHub, tmp_path: Path) -> dict[str, str]:
-    return {"HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.url, "HOME": str(tmp_path)}
+    return {"HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf"), "HF_ENDPOINT": hub.url, "HOME": str(tmp_path)}
 
 
 def downloading(start: Start, hub: LocalHub, tmp_path: Path) -> tuple[Process, Json]:

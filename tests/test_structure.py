@@ -204,7 +204,7 @@ def test_the_extension_module_has_one_door() -> None:
     assert users == {"daemon/llmd/engine/native.py", "daemon/llmd/engine/_native_build.py"}
 
 
-TYPES_ONLY = re.compile(r"llmd\.(\w+\.)*wire(\.\w+)?|llmd\.core\.(asked|parts)")
+TYPES_ONLY = re.compile(r"llmd\.(\w+\.)*(health_)?wire(\.\w+)?|llmd\.core\.(asked|parts)")
 
 
 def test_types_do_no_io() -> None:

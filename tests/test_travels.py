@@ -261,7 +261,8 @@ def test_a_model_is_printed() -> None:
     seen: set[str] = set()
     ctl_status.model(answered(Model, seen))
     assert left_out(ModelMeta, printed(seen, ModelMeta)) == set()
-    assert left_out(Model, printed(seen, Model)) == {"object", "created", "owned_by", "max_model_len"}  # is meta.n_ctx
+    # max_model_len is meta.n_ctx, size is meta.size, and only a loaded model is printed
+    assert left_out(Model, printed(seen, Model)) == {"object", "created", "owned_by", "max_model_len", "size", "loaded"}
 
 
 def test_a_turn_is_printed() -> None:

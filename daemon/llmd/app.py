@@ -88,14 +88,14 @@ async def open_model(state: State, loader: EngineLoader, responses: ResponseStor
     the engine only if `state` is complete.
     """
     engine = await Engine.open(loader)
-    taking = asyncio.create_task(take_kept(state, engine, responses))
+    taking = asyncio.create_task(take_kept(state, engine, responses, loader.model))
     try:
         await asyncio.shield(taking)
     finally:
         await asyncio.wait([taking])
 
 
-async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
+async def take_kept(state: State, engine: Engine, responses: ResponseStore, path: str) -> None:
     """Restores the answers and responses that the previous daemon left in the state directory, and sets
     `state.loaded_model`.
     """
@@ -122,6 +122,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
         ),
         heartbeat=Heartbeat(engine.heartbeat),
         model_id=state.config.model_id or engine.info.name,
+        path=path,
         database=database,
         saved_answers=SavedAnswers(database, engine.info.n_vocab) if database is not None else None,
     )

@@ -15,6 +15,7 @@ from .dialects.llamacpp import server as native_server
 from .dialects.llamacpp import wire as native_wire
 from .dialects.ollama import endpoints as ollama
 from .dialects.ollama import models as ollama_models
+from .dialects.ollama import pull as ollama_pull
 from .dialects.ollama import wire as ollama_wire
 from .dialects.ollama.writer import ENVELOPE as OLLAMA
 from .dialects.openai import endpoints as completions
@@ -25,7 +26,7 @@ from .dialects.responses import wire as responses
 from .dialects.responses.writer import ENVELOPE as RESPONSES
 from .http import framing
 from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
-from .http.endpoints import explain, health, models, openapi, session_verbs, sessions, text, wire
+from .http.endpoints import explain, health, health_wire, models, openapi, session_verbs, sessions, text, wire
 from .http.endpoints.endpoint import Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .http.receive import leave_expectation
@@ -77,14 +78,20 @@ ENDPOINTS = (
              ollama_wire.OllamaEmbedding, ollama_wire.EmbedPromptRequest, envelope=OLLAMA, failures=EMBEDS),
     Endpoint("GET", "/api/version", ollama_models.version, "Get the version of Ollama's API that llmd supports",
              ollama_wire.OllamaVersion, envelope=OLLAMA),
-    Endpoint("GET", "/api/tags", ollama_models.tags, "List the model with Ollama's API", ollama_wire.ListedModels,
-             envelope=OLLAMA),
+    Endpoint("GET", "/api/tags", ollama_models.tags, "List the models with Ollama's API, the served one first",
+             ollama_wire.ListedModels, envelope=OLLAMA),
     Endpoint("GET", "/api/ps", ollama_models.running, "List the loaded model with Ollama's API",
              ollama_wire.RunningModels, envelope=OLLAMA),
     Endpoint("POST", "/api/show", ollama_models.show, "Get details of the model with Ollama's API",
              ollama_wire.ShownModel,
              ollama_wire.ShowRequest, envelope=OLLAMA),
-    Endpoint("GET", "/v1/models", models.list_models, "List the model", wire.ModelList),
+    Endpoint("POST", "/api/pull", ollama_pull.pull_model,
+             "Download a model to the cache with Ollama's API, for administrators",
+             ollama_wire.PullProgress, ollama_wire.PullRequest, envelope=OLLAMA,
+             failures=("admin_required", "model_unavailable")),
+    Endpoint("GET", "/v1/models", models.list_models,
+             "List the model that llmd serves and, for administrators, the other models on this machine",
+             wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "Get the model that llmd serves, whatever the id is",
              wire.Model, id_spans_slashes=True),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "List sessions, the last used first", wire.SessionList,
@@ -131,11 +138,11 @@ ENDPOINTS = (
              native_wire.Props),
     Endpoint("GET", "/slots", native_server.slots, "List the slots of the model's memory with llama.cpp's API",
              list[native_wire.Slot], failures=LISTS),
-    Endpoint("GET", "/live", health.live, "Check that the process is alive", wire.Liveness, is_public=True),
+    Endpoint("GET", "/live", health.live, "Check that the process is alive", health_wire.Liveness, is_public=True),
     Endpoint("GET", "/health", health.health, "Check that the model is loaded; if not, the status is 503",
-             wire.Health, is_public=True, unready=wire.HealthErrorEnvelope),
+             health_wire.Health, is_public=True, unready=health_wire.HealthErrorEnvelope),
     Endpoint("GET", "/ready", health.ready, "Check that llmd can serve requests; if not, the status is 503",
-             wire.Readiness, is_public=True, unready=wire.Readiness),
+             health_wire.Readiness, is_public=True, unready=health_wire.Readiness),
     Endpoint("GET", "/metrics", health.metrics, "Get metrics in Prometheus' text format", None, media="text/plain"),
     Endpoint("GET", "/", ollama_models.greet, "Check that the server runs", None, is_public=True, media="text/plain"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "Get the OpenAPI description of all endpoints", None,

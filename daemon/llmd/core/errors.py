@@ -128,6 +128,7 @@ CODES: dict[str, Kind] = {
         499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
     ),
     "slow_reader": Kind(499, INVALID, "The client stopped reading the answer, and the request was cancelled."),
+    "model_unavailable": Kind(502, SERVER, "The model could not be downloaded."),
     "constraint_failed": Kind(
         500,
         SERVER,

@@ -132,7 +132,7 @@ def memory(counters: Counters) -> str:
 
 def run_models(context: Context) -> None:
     raw = context.client.models()
-    context.say(raw, lambda: "\n\n".join(model(one) for one in raw.get("data") or []))
+    context.say(raw, lambda: "\n\n".join(model(one) for one in raw.get("data") or [] if one.get("loaded", True)))
 
 
 def model(raw: Json) -> str:

@@ -41,6 +41,11 @@ class EngineLoader:
         self.download = Download()
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
+    @property
+    def model(self) -> str:
+        """The path of the model, when the engine is open. Before, the model as the user named it."""
+        return self._options.model
+
     def begin(self) -> None:
         """Begins to open the engine. Further calls do nothing. Only the end of the process can stop the opening. Raises
         EngineError if the opening cannot begin.

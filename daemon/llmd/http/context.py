@@ -43,6 +43,8 @@ class LoadedModel:
     services: Services
     heartbeat: Heartbeat
     model_id: str
+    path: str = ""
+    """The file that is served. Not a path if the model is a simulated one."""
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
     """None if no state directory is set. `database` is then None, too."""

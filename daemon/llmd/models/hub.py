@@ -141,7 +141,8 @@ def list_files(name: HubName) -> Listing:
 
 def download(name: HubName, listing: Listing, files: Sequence[RepositoryFile], progress: Download) -> Path:
     """Downloads the files that are not in the cache, and returns the path of the first one. Raises ModelError."""
-    progress.begin(str(name), sum(file.n_bytes for file in files))
+    digest = f"sha256:{files[0].sha256}" if files[0].sha256 else ""
+    progress.begin(str(name), sum(file.n_bytes for file in files), digest)
     with _explained(name):
         _check_space(sum(file.n_bytes for file in files if _cached(name, listing, file) is None))
         paths = [_fetch(name, listing, file, progress) for file in files]

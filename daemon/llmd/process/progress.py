@@ -48,6 +48,8 @@ class Download:
 
     def __init__(self, on_change: Callable[[Download], None] | None = None) -> None:
         self.name = ""
+        self.digest = ""
+        """ "sha256:..." of the first file, or "" if the hub does not state it."""
         self.n_bytes = 0
         """Bytes of the model that are on this machine, including those of an earlier, interrupted download."""
         self.n_bytes_total = 0
@@ -56,8 +58,9 @@ class Download:
         self.on_change = on_change
         """Called after each change, in the thread that downloads."""
 
-    def begin(self, name: str, n_bytes_total: int) -> None:
-        self.name, self.n_bytes, self.n_bytes_total, self.is_running = name, 0, n_bytes_total, True
+    def begin(self, name: str, n_bytes_total: int, digest: str = "") -> None:
+        self.name, self.digest = name, digest
+        self.n_bytes, self.n_bytes_total, self.is_running = 0, n_bytes_total, True
         self._changed()
 
     def add(self, n_bytes: int) -> None:

@@ -14,6 +14,7 @@ from ...core.errors import ApiError
 from ...http import body
 from ...http.body import in_time, respond
 from ...http.context import STATE, State
+from ...http.other_models import OtherModel, other_models
 from ..sampling import spoken_in
 from . import wire
 from .writer import stamp
@@ -23,7 +24,6 @@ _SPOKEN = "0.13.0"
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
 CHANGES = (
-    ("POST", "/api/pull"),
     ("POST", "/api/push"),
     ("POST", "/api/create"),
     ("POST", "/api/copy"),
@@ -44,7 +44,8 @@ async def version(_: web.Request) -> web.Response:
 async def tags(request: web.Request) -> web.Response:
     state = request.app[STATE]
     n_bytes = state.engine.info.model_bytes
-    return respond(wire.ListedModels([wire.ListedModel(**_known(state, n_bytes), modified_at=stamp(state.created))]))
+    served = wire.ListedModel(**_known(state, n_bytes), modified_at=stamp(state.created))
+    return respond(wire.ListedModels([served, *(_listed(one) for one in await other_models(request))]))
 
 
 async def running(request: web.Request) -> web.Response:
@@ -62,8 +63,13 @@ async def running(request: web.Request) -> web.Response:
 
 async def show(request: web.Request) -> web.Response:
     async with in_time(request):
-        await body.read(request, wire.ShowRequest)
+        asked = await body.read(request, wire.ShowRequest)
     state = request.app[STATE]
+    name = asked.model or asked.name
+    if name != state.model_id:
+        for one in await other_models(request):
+            if one.local.name == name:
+                return respond(_shown(one))
     shown = wire.ShownModel(
         parameters=_parameters(state),
         template=state.engine.chat_template,
@@ -77,8 +83,43 @@ async def show(request: web.Request) -> web.Response:
 
 async def refuse_change(request: web.Request) -> web.Response:
     name = request.app[STATE].model_id
-    message = f"llmd serves one model, {name}, and cannot pull, create or delete models; start it with another --model."
+    message = (
+        f"llmd serves one model, {name}, and cannot push, create, copy or delete models; start it with another --model."
+    )
     raise ApiError("not_found", message)
+
+
+def _listed(one: OtherModel) -> wire.ListedModel:
+    local = one.local
+    return wire.ListedModel(
+        name=local.name,
+        model=local.name,
+        size=local.candidate.n_bytes,
+        digest=local.path.resolve().name.removeprefix("sha256-"),  # in a cache, files have their hash as name
+        details=_other_details(one),
+        modified_at=stamp(local.modified_s),
+    )
+
+
+def _other_details(one: OtherModel) -> wire.ModelDetails:
+    return wire.ModelDetails(
+        family=one.header.architecture,
+        families=[one.header.architecture],
+        parameter_size=str(one.header.facts.get("general.size_label", "unknown")),
+        quantization_level=one.local.candidate.quantization or "unknown",
+    )
+
+
+def _shown(one: OtherModel) -> wire.ShownModel:
+    """Returns what the file's header says. The template and the capabilities are known only after loading."""
+    return wire.ShownModel(
+        parameters="",
+        template="",
+        details=_other_details(one),
+        model_info=dict(one.header.facts),
+        capabilities=["embedding" if "bert" in one.header.architecture else "completion"],
+        modified_at=stamp(one.local.modified_s),
+    )
 
 
 def _known(state: State, n_bytes: int) -> dict[str, Any]:

@@ -161,6 +161,15 @@ class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     options: Any = None
 
 
+class PullRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to download a model. Older clients send `name` instead of `model`."""
+
+    IGNORES_UNKNOWN: ClassVar = True
+    model: str | None = None
+    name: str | None = None
+    stream: bool | None = None
+
+
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 LoadReason = Literal["load", "unload"]
@@ -262,6 +271,15 @@ class RunningModel(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunningModels(msgspec.Struct, frozen=True):
     models: list[RunningModel]
+
+
+class PullProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line about a download. The last line has the status `success`."""
+
+    status: str
+    digest: str | None = None
+    total: int = 0
+    completed: int = 0
 
 
 class ShownModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from ...models.names import is_hub_name
 from ..body import respond
 from ..context import STATE, State
 from ..metrics import CONTENT_TYPE
-from .wire import DownloadProgress, Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
+from .health_wire import DownloadProgress, Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
 
 _LOADING = HealthErrorEnvelope(HealthError(503, "Loading model", "unavailable_error"))
 

@@ -1,4 +1,4 @@
-"""/v1/models: lists and shows the only model that llmd serves."""
+"""/v1/models: shows the model that llmd serves, and lists the other models on this machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ...core.sampling import sampler_names
 from ...core.sampling_table import SamplingDefaults
 from ..body import respond
 from ..context import ANTHROPIC_VERSION, STATE, State
+from ..other_models import other_models
 from .wire import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
@@ -23,7 +24,7 @@ def model_of(state: State) -> Model:
     info = state.engine.info
     facts = {name: getattr(info, _FACTS.get(name, name)) for name in ModelMeta.__struct_fields__}
     meta = ModelMeta(**{**facts, "sampling": recommended(info.sampling)})
-    return Model(id=state.model_id, created=state.created, max_model_len=info.n_ctx, meta=meta)
+    return Model(id=state.model_id, created=state.created, max_model_len=info.n_ctx, meta=meta, size=info.model_bytes)
 
 
 def recommended(sampling: SamplingDefaults) -> dict[str, Any]:
@@ -34,7 +35,18 @@ async def list_models(request: web.Request) -> web.Response:
     model = _model_for(request)
     if isinstance(model, AnthropicModel):
         return respond(AnthropicModelList([model], first_id=model.id, last_id=model.id))
-    return respond(ModelList([model]))
+    others = [
+        Model(
+            id=one.local.name,
+            created=int(one.local.modified_s),
+            max_model_len=one.header.n_ctx_train,
+            meta=None,
+            size=one.local.candidate.n_bytes,
+            loaded=False,
+        )
+        for one in await other_models(request)
+    ]
+    return respond(ModelList([model, *others]))
 
 
 async def show_model(request: web.Request) -> web.Response:
