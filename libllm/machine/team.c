@@ -72,9 +72,9 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
-/* Returns how many additional threads to try: a quarter of the present number, but not more than there are idle cores,
- * and at least one. A large team would never grow by one thread at a time. With twenty threads, the gain from one more
- * is too small to be measured. */
+/* Returns how many additional threads to try. This is a quarter of the present number, but not more than there are idle
+ * cores, and at least one. A large team would never grow by one thread at a time. With twenty threads, the gain from
+ * one more is too small to be measured. */
 static int32_t n_more(const team *t, double n_idle_cores)
 {
     const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));

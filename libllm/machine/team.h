@@ -5,9 +5,9 @@
  *
  * The measured times of steps decide. In a trial, some steps run with another number of threads. If these steps are
  * clearly shorter, the new number is kept. But trials cost time. With one thread too many, a step takes several times
- * as long, for example 219 ms with two threads instead of 52 ms with one. So an additional thread is tried only if the
- * kernel reports an idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial is
- * longer.
+ * as long. An example is 219 ms with two threads instead of 52 ms with one. So an additional thread is tried only if
+ * the kernel reports an idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial
+ * is longer.
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
