@@ -42,8 +42,8 @@ double copy_cost_us(const copy_cost_pace *pace, size_t n_bytes);
 void copy_cost_learn(copy_cost_pace *pace, size_t n_bytes, double us);
 void copy_cost_learn_disk(copy_cost_pace *pace, size_t n_bytes, double us);
 
-/* Returns the longest useful wait for a state of n_tokens on disk, in microseconds: as long as prefilling the tokens
- * takes, but at least a second. */
+/* Returns the longest useful wait for a state of n_tokens on disk, in microseconds. This is as long as prefilling the
+ * tokens takes, but at least a second. */
 double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
 
 /* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens. Returns 0 if

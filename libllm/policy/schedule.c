@@ -5,8 +5,8 @@
 enum {
     CHUNK_FIRST = 128, /* maximum number of prompt tokens in a step before the first measurement */
     CHUNK_MIN = 32,    /* minimum number of tokens of a call that only prefills: fixed costs dominate a smaller call */
-    /* minimum number of prompt tokens in a call with decoding requests: with fewer, reading a long prompt's KV cache
-     * would not be worth it */
+    /* minimum number of prompt tokens in a call with decoding requests. Fewer tokens are not worth reading a long
+     * prompt's KV cache */
     CHUNK_MIXED_MIN = 16,
     CHUNK_GRAIN = 64, /* kernels work on blocks of this size */
     SHARE_MIN = 16,   /* minimum number of tokens of each request, if several prefill in one call */
@@ -52,8 +52,8 @@ static double allowed_us(const schedule_input *in, uint32_t n_decoding)
 static const double ROUNDED = 1e-6; /* a result this close below a whole number counts as that number */
 
 /* Returns how many tokens of a prompt, of which `depth` tokens are consumed, can be prefilled in `us`, but at most
- * n_max. The cost of a token depends on its depth, and the mean depth on the number of tokens, so the number is found
- * by iteration. */
+ * n_max. The cost of a token depends on its depth. The mean depth depends on the number of tokens. So the number is
+ * found by iteration. */
 static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
