@@ -80,8 +80,8 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* Each checkpoint points to its parent, the longest proper prefix of it among the owner's checkpoints. The chain of
  * parents contains all checkpoints that are prefixes of a checkpoint. So no operation has to compare a history with all
- * others. Such comparisons would take long if the histories have many tokens in common, for example a system prompt of
- * 20,000 tokens in thousands of checkpoints.
+ * others. Such comparisons take long if histories have many tokens in common. An example is a system prompt of 20,000
+ * tokens in thousands of checkpoints.
  *
  * Parents are used for eviction only, so tokens with equal hashes count as equal here. But before a checkpoint is
  * restored, its tokens are compared (checkpoint_find, checkpoint_match). */

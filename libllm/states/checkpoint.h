@@ -100,8 +100,8 @@ void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 
-/* A checkpoint can be pinned several times. checkpoint_pin returns false and leaves c unchanged if the pinned
- * checkpoints would take more than half of the budget. */
+/* A checkpoint can be pinned several times. Pinned checkpoints can take at most half of the budget. Beyond that,
+ * checkpoint_pin returns false and leaves c unchanged. */
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 

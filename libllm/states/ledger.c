@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 enum {
-    /* Smaller blocks come from malloc, which keeps freed blocks for later. Larger blocks are mapped one by one, because
-     * otherwise states and logits of closed sessions, interleaved with small blocks, would never return to the
-     * system. */
+    /* Smaller blocks come from malloc, which keeps freed blocks for later. Larger blocks are mapped one by one.
+     * Otherwise the states and logits of closed sessions would lie between small blocks, and their memory would never
+     * return to the system. */
     MAPPED_BYTES_MIN = 64 << 10,
     /* A smaller block can be allocated again at little cost, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,
@@ -77,7 +77,7 @@ void blob_free(blob *b)
 }
 
 /* Returns the spare blob if it has the requested size, else NULL. The states of a recurrent model mostly have the same
- * size, and a new state is often made after an old one was dropped. */
+ * size. A new state is often made after an old one was dropped. */
 static blob *take_spare(ledger *l, size_t n_bytes)
 {
     blob *b = l->spare;

@@ -120,7 +120,7 @@ int branch_file_read(const char *directory, uint64_t id, const uint8_t identity[
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
 /* Reads the header of a state file. With looks_at_parts, also reads the headers of the parts, which costs one seek per
- * part on a slow disk. If the header of a part is invalid, the token counts of the parts stay unknown; a later read of
+ * part on a slow disk. If the header of a part is invalid, the token counts of the parts stay unknown. A later read of
  * the file will report the error. If there is no file, returns LLM_OK and sets is_there to false. */
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], bool looks_at_parts,
                     state_facts *out, const char **why);

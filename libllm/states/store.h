@@ -121,8 +121,8 @@ void store_wait(store *s);           /* waits until all jobs are finished */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
 
-/* Returns the free bytes on the disk of the state directory, or UINT64_MAX / 2 if the file system does not report them.
- * Called by the thread that opens the engine. */
+/* Returns the free bytes on the disk of the state directory. Returns UINT64_MAX / 2 if the file system does not report
+ * them. Called by the thread that opens the engine. */
 uint64_t store_free_bytes(const store *s);
 
 /* Reads all branch files in the directory and the headers of their state files, and calls `found` for each branch.
