@@ -1,8 +1,8 @@
 /* json_scan.h: checks in one pass over untrusted text whether the text is JSON and within limits. Also makes a copy
- * that is quick to decode. Python's decoder holds the interpreter lock while it decodes a document. Documents with
- * millions of values, a million names or unusual floats therefore stopped the event loop for seconds, even if another
- * thread decoded them. This check needs no interpreter lock, and counts what makes decoding slow. If a document exceeds
- * a limit, the check stops, and reports the limit and the offset. Pure function. llm_json_scan in llm.h also allocates
+ * that is quick to decode. Python's decoder holds the interpreter lock while it decodes a document. So documents with
+ * millions of values, a million names or unusual floats stopped the event loop for seconds. Decoding in another thread
+ * did not help. This check needs no interpreter lock, and counts what makes decoding slow. If a document exceeds a
+ * limit, the check stops, and reports the limit and the offset. Pure function. llm_json_scan in llm.h also allocates
  * the copy. */
 #ifndef LLM_JSON_SCAN_H
 #define LLM_JSON_SCAN_H

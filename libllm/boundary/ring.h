@@ -18,7 +18,7 @@ size_t ring_record_max(const ring *r);
 
 /* Called by the producer. ring_reserve returns space for a record of up to n_bytes, or NULL if such a record does not
  * fit. A second ring_reserve before ring_commit replaces the first reservation. The consumer sees nothing before
- * ring_commit, which may shrink the record (0 < n_bytes <= reserved). */
+ * ring_commit. ring_commit may shrink the record: 0 < n_bytes <= reserved. */
 void *ring_reserve(ring *r, size_t n_bytes);
 void ring_commit(ring *r, size_t n_bytes);
 

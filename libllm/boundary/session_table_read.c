@@ -217,8 +217,8 @@ static uint64_t commit_now(const llm_session_table *table, uint32_t entry)
     return word;
 }
 
-/* Returns the entry's commit word, or COMMIT_CLOSED if the entry is closed. A count of more tokens than the array can
- * hold only comes from a damaged segment, and such an entry counts as closed. */
+/* Returns the entry's commit word, or COMMIT_CLOSED if the entry is closed. In a damaged segment, the count may be more
+ * tokens than the array can hold. Such an entry counts as closed. */
 static uint64_t commit_load(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t word = commit_now(table, entry);

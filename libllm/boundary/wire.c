@@ -91,7 +91,7 @@ static uint64_t take_number(wire_reader *r, size_t n)
     return number;
 }
 
-/* Returns the first byte of the next value; after a failure NIL, which no caller accepts. */
+/* Returns the first byte of the next value. After a failure, returns NIL, which no caller accepts. */
 static uint8_t take_head(wire_reader *r)
 {
     const uint8_t *head;
