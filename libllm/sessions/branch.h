@@ -238,7 +238,7 @@ size_t branch_state_bytes(const branch *b, uint32_t n_tokens);
 bool branch_park(branch *b);
 
 /* Gives the branch a free slot and loads its parked state, if that is in memory. Drops the tokens that the state does
- * not cover. Returns one of these results:
+ * not cover. Returns:
  *   - MODEL_OK
  *   - MODEL_NO_CELLS if KV cells are short. Nothing has changed
  *   - MODEL_INVALID if the branch had no state for its tokens, or the model refused the state. The branch then has the

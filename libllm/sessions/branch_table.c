@@ -101,7 +101,7 @@ static branch *closed_entry(branch_table *table)
     return NULL;
 }
 
-/* A resource that has run out: entries, slots or KV cells. Says which branches can be given up to free some of it. */
+/* A shortage of a resource: entries, slots or KV cells. Says which branches can be given up to free some of it. */
 typedef struct shortage {
     const branch *asker; /* the branch that needs the resource, or NULL if not open yet */
     uint32_t owner;      /* owner of that branch */

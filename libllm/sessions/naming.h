@@ -1,5 +1,5 @@
-/* naming.h: the names and pins of sessions, how a change of a name or pin gets to the disk, and how files are removed.
- * Owned by the decode thread.
+/* naming.h: the names and pins of sessions. Also how a change of a name or pin gets to the disk, and how files are
+ * removed. Owned by the decode thread.
  *
  *   command         in memory, at once           on the disk before the reply         if the disk fails
  *   PIN, RENAME     changed                      the existing branch files, and       the change is undone; LLM_IO

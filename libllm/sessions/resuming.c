@@ -17,7 +17,7 @@ typedef struct resuming_sources {
 } resuming_sources;
 
 /* Whether the donor, which has a slot, can be copied now. If sequences share no cells, the copy goes through host
- * memory, and other states in flight may leave too little of that memory. */
+ * memory. Other states in flight may leave too little of that memory. */
 static bool may_copy(const branch *donor)
 {
     const branch_shared *g = donor->shared;

@@ -85,7 +85,7 @@ branch *table_parked_victim(branch_table *table);
  * as prefilling its tokens again would take, but at least 10 s. Other states beyond the budget are dropped. */
 void table_spill(branch_table *table);
 bool table_is_refused(const branch_table *table); /* no state is written now, because a write failed a short time ago */
-/* removes lent states from memory, and goes on with a spill that had to wait for the store or for a lent state */
+/* removes lent states from memory. Then goes on with a spill that had to wait for the store or for a lent state */
 void table_spill_on(branch_table *table);
 
 bool table_spill_waits(const branch_table *table);

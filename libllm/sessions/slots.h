@@ -30,7 +30,7 @@
  *
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to
  * 4,000. When the client goes back to the first version, the request continues the kept branch and prefills nothing.
- * The copy gets a free entry, or the entry of a less valuable branch, which is given up only after the copy was
+ * The copy gets a free entry, or the entry of a less valuable branch. This branch is given up only after the copy was
  * made. */
 #ifndef LLM_SLOTS_H
 #define LLM_SLOTS_H
@@ -67,7 +67,7 @@ bool table_knows(branch_table *table, session_name name);
 int table_admit(branch_table *table, session_name name, const branch_prompt *prompt, branch **out);
 
 /* Opens a new branch of the session, whatever the session's other branches contain. Returns LLM_OK, or LLM_CAPACITY if
- * no branch can be opened (nothing has changed). */
+ * no branch can be opened. Then nothing has changed. */
 int table_open_named(branch_table *table, session_name name, branch **out);
 
 /* Forgets `old` and opens a new branch of the session of `like` instead. `old` must be idle. */
@@ -122,8 +122,7 @@ typedef enum slot_result {
     SLOT_READY,
     SLOT_LATER, /* a generation, or a job of the store, may free a slot when it ends */
     SLOT_NEVER, /* all branches with slots are idle, and the policy allows none of them to be parked or forgotten */
-    /* too few KV cells are free, and the policy does not allow the idle branches that hold cells to be parked or
-     * forgotten */
+    /* too few KV cells are free. Idle branches hold cells, but the policy does not allow to park or forget them */
     SLOT_NO_CELLS,
 } slot_result;
 

@@ -56,8 +56,8 @@ bool table_remove_state(branch_table *table, branch *b)
     return true;
 }
 
-/* Whether the state file can be removed: no job writes or reads the file, its state is not lent, and no request waits
- * for the state. */
+/* Whether the state file can be removed. No job may write or read the file. Its state must not be lent, and no request
+ * may wait for the state. */
 static bool may_lose_state(const branch *b)
 {
     const parked *at = &b->parked;
