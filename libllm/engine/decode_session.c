@@ -70,7 +70,7 @@ static int open_empty(decode *d, session_name name, branch **out)
     return status;
 }
 
-/* Replies now, unless is_due says that the reply comes with the result of a store job. */
+/* Replies now. Exception: with is_due, the reply comes with the result of a store job. */
 static void reply_unless_due(decode *d, const wire_command *c, bool is_due, int status, const branch *b)
 {
     if (is_due) {

@@ -73,8 +73,8 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
-/* Whether the KV cache has room for the tokens of request `r` and one more, in addition to the tokens of other
- * requests. Of the other requests, only those that make progress and are among the first n to arrive count. */
+/* Whether the KV cache has room for the tokens of request `r` and for one more token. The tokens of other requests take
+ * room, too. Of the other requests, only those that make progress and are among the first n to arrive count. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;

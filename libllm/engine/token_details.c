@@ -131,8 +131,8 @@ void token_details_released(token_details *t, const stop_result *released, uint6
         return;
     }
     for (; t->n_released < t->n && t->raw_ends[t->n_released] <= released->n_released; t->n_released++) {
-        /* n is where the token ends in the text. If invalid bytes were replaced by U+FFFD, which is longer, n is exact
-         * only for the token at the end of the text. */
+        /* n is where the token ends in the text. Invalid bytes may have been replaced by U+FFFD, which is longer. Then
+         * n is exact only for the token at the end of the text. */
         const uint64_t end = t->raw_ends[t->n_released];
         uint32_t n = end > before ? (uint32_t)(end - before) : 0;
         n = end == released->n_released || n > released->n_text ? released->n_text : n;
