@@ -17,8 +17,8 @@ typedef struct tree {
     uint64_t (*in)(const char *folder, const char *group);
 } tree;
 
-/* Returns the path in a line of /proc/self/cgroup ("4:cpu,cpuacct:/a.slice") if the line is about this controller. The
- * line of version 2 ("0::/a.slice") names no controller. */
+/* Returns the path in a line of /proc/self/cgroup, or NULL if the line is not about this controller. An example of a
+ * line is "4:cpu,cpuacct:/a.slice". The line of version 2 names no controller, for example "0::/a.slice". */
 static const char *path_for(const char *line, const char *controller)
 {
     const char *names = strchr(line, ':');
@@ -40,8 +40,8 @@ static const char *path_for(const char *line, const char *controller)
 
 /* Finds this process's group as a path below the tree: "" or "/system.slice/llmd.service". If a container sees its own
  * group as the root, the kernel reports "/". If the kernel reports "/../x", the group is not below the tree, and only
- * the root can be read. In version 1, the kernel reports the path on the host, of which a container sees only the root:
- * the folders of the path do not exist then, and count as groups without a limit. */
+ * the root can be read. In version 1, the kernel reports the path on the host. A container sees only the root of this
+ * path. The folders of the path do not exist then, and count as groups without a limit. */
 static void own_group(const char *self, const char *controller, char out[static PATH_MAX])
 {
     char line[LINE_BYTES_MAX];
@@ -144,7 +144,7 @@ static uint64_t cores_in(const char *mount, const char *group)
     return has_quota ? cores_of(quota, period) : INT32_MAX;
 }
 
-/* cpu.cfs_quota_us is -1 if there is no quota; number_in reads that as a huge number. */
+/* cpu.cfs_quota_us is -1 without a quota. number_in reads -1 as a huge number. */
 static uint64_t cores_in_1(const char *folder, const char *group)
 {
     const uint64_t quota = number_in(folder, group, "cpu.cfs_quota_us", "", UINT64_MAX);
