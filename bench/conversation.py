@@ -1,5 +1,5 @@
-"""A conversation of a client with a server, and the smallest number of tokens that the server must prefill for each
-request of the conversation.
+"""A conversation of a client with a server. Computes the smallest number of tokens that the server must prefill for
+each request.
 
 The necessary tokens are those after the longest prefix of the prompt that the server has already consumed in any
 conversation. Prefixes are compared as text. So the number is the same for all servers, however a server stores its

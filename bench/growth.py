@@ -3,7 +3,7 @@
 The cost of a token is the processor time for an answer divided by the number of its tokens. The cost is measured for
 each dialect and each form of answer, such as tool calls or structured output. The event loop, the decode thread and all
 other threads are measured separately. The decode thread includes the simulated model. The cost of a request itself is
-spread over the tokens of its answer, so a token of a short answer costs more.
+spread over the tokens of its answer. So a token of a short answer costs more.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _compare(report: Report, server: Server, form: Form, lengths: tuple[int, int
 
 
 def _growth(turn: list[Cost], thread: str) -> float:
-    """Returns the cost of a token in the second half of a long answer, divided by its cost in the first half. Costs
-    that occur once per request cancel out: the costs of answers of three lengths are subtracted.
+    """Returns the cost of a token in the second half of a long answer, divided by its cost in the first half. The costs
+    of answers of three lengths are subtracted. So costs that occur once per request cancel out.
     """
     short, middle, long = turn
     before = (middle.us[thread] - short.us[thread]) / (middle.n_tokens - short.n_tokens)

@@ -31,8 +31,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _measure(path: str, n_tokens: int, repeats: int) -> list[list[int]]:
-    """Returns one row for each repeat: the bytes of the state, and the microseconds to copy them, to save the state and
-    to restore it. A first repeat only warms up, and is not returned.
+    """Returns one row for each repeat. A row has the bytes of the state, and the microseconds to copy them, to save the
+    state and to restore it. A first repeat only warms up, and is not returned.
     """
     if not PROGRAM.exists():
         raise SystemExit(f"{PROGRAM} is missing: run ./build.sh bench")

@@ -1,8 +1,8 @@
 """Serving without the cost of a model. A simulated model takes no time, so only rings, events and HTTP do.
 
-The cost of a streamed token is the processor time of the event loop, which is the first thread of the daemon. If the
-steps of the model take no time, the event loop falls behind, and several tokens are sent as one event. With slower
-steps (--step-us), each token is sent alone. So these cases show the full cost of a token.
+The cost of a streamed token is the processor time of the event loop. The event loop is the first thread of the daemon.
+If the steps of the model take no time, the event loop falls behind, and several tokens are sent as one event. With
+slower steps (--step-us), each token is sent alone. So these cases show the full cost of a token.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def digest_of(previous: bytes, message: PlainMessage) -> bytes:
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest up to each message. All digests also cover the tools, except deferred tools, whose definitions
-    are in messages.
+    """Returns the digest up to each message. All digests also cover the tools. Deferred tools are left out: their
+    definitions are in messages.
     """
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]

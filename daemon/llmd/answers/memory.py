@@ -243,8 +243,8 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns a tuple (owner, session, digest) for each answer of each named session, and one with the digest b""
-        for each session with a history mode. `on_change` is called with the same tuples.
+        """Returns a tuple (owner, session, digest) for each answer of each named session. Also returns one with the
+        digest b"" for each session with a history mode. `on_change` is called with the same tuples.
         """
         return [
             (owner, name, digest)

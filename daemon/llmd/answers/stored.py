@@ -1,6 +1,6 @@
 """Writes the answers of named sessions to the database, and reads them again when llmd starts. If a client saves a
-session under a label, the session's answers are saved, too. They are in a row of their own, which stays until the saved
-session is removed.
+session under a label, the session's answers are saved, too. They are in a row of their own. The row stays until the
+saved session is removed.
 
 If the rows of a session are lost, the session still works: its past answers are rendered and tokenized again.
 """

@@ -54,8 +54,8 @@ class RunningUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False):
-    """Details of newly generated tokens: those that come after the tokens in the answer's previous Details. Only the
-    requested members are set.
+    """Details of the tokens that were generated since the answer's previous Details. Only the requested members are
+    set.
     """
 
     log_probabilities: list[GeneratedToken] = []

@@ -2,7 +2,7 @@
 
 One thread opens, starts, stops and closes the engine, and does nothing else. These calls block, and libllm requires the
 same thread for all of them. Only the event loop pushes commands and drains events. Text is rendered and tokenized in
-the text threads; cffi releases the interpreter lock during these calls.
+the text threads. cffi releases the interpreter lock during these calls.
 """
 
 from __future__ import annotations
@@ -237,8 +237,8 @@ class Engine:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> bool:
-        """Receives one batch of events. Returns False if no event waited. If further events wait, the event loop calls
-        this again, because the descriptor of the events then stays readable.
+        """Receives one batch of events. Returns False if no event waited. If further events wait, the descriptor of the
+        events stays readable. The event loop then calls this again.
         """
         n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
         if n <= 0:

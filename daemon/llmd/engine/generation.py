@@ -279,8 +279,8 @@ class Generation:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer was cut off, for example at its maximum length, instead of ending with an end token of the
-        model or a stop string.
+        """Whether the answer was cut off, for example at its maximum length. Otherwise it has ended with an end token
+        of the model or a stop string.
         """
         return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
 

@@ -372,8 +372,8 @@ class SessionTable:
         return [(view.owner, text_of(view.name)) for view in self._records() if view.name[0] != b"\0"]
 
     def _records(self) -> Iterator[Any]:
-        """Yields the record of every entry that holds a branch. Each record is written to the same buffer, so the
-        caller must copy a record before it asks for the next one.
+        """Yields the record of every entry that holds a branch. Each record is written to the same buffer. The caller
+        must copy a record before it asks for the next one.
         """
         view = ffi.new("llm_branch_view *")
         for entry in range(self.read().n_entries):

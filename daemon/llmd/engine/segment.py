@@ -2,9 +2,9 @@
 
 Each daemon makes a new random name for its table. So no other user can create shared memory of that name first. The
 lock file is in a directory of the daemon's user. Each line of the file is a name. The first line is the name of the
-current daemon's table, and the other lines are the names of tables that killed daemons left. The name of such a table
-stays in the file until a later daemon with the same model has taken over the table. A daemon creates its own table only
-after it has taken over these tables, so for some time no table has the first name.
+current daemon's table. The other lines are the names of tables that killed daemons left. The name of such a table stays
+in the file until a later daemon with the same model has taken over the table. A daemon creates its own table only after
+it has taken over these tables. So for some time no table has the first name.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
 
 def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
     """Writes the names to the lock file. Raises OSError. If the names cannot be written, llmctl does not find the
-    session table, and after a crash the next daemon does not find it, either.
+    session table. After a crash, the next daemon does not find it, either.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(_lock_of(socket_path), flags, 0o600)

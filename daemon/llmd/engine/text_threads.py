@@ -125,7 +125,7 @@ class TextThreads:
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
         """Raises ApiError if the queue is full, in total or for this owner. If no other job waits or runs, a job of any
-        size is accepted: the size of a request's body has a limit of its own.
+        size is accepted. The size of a request's body has a limit of its own.
         """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())

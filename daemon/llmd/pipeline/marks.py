@@ -17,7 +17,7 @@ from .history import n_of_system
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
     """For each of the conversation's last marks, in order, returns the messages up to the mark. Only marks in messages
     after the message with index `after` count. Marks at the end of the system messages or of the conversation are left
-    out, because checkpoints are taken at these positions anyway.
+    out. Checkpoints are taken at these positions anyway.
     """
     kept = {n_of_system(messages) - 1, len(messages) - 1}
     positions = [

@@ -55,7 +55,7 @@ class Prepared:
 async def prepared(
     services: Services, request: GenerationRequest, sender: Sender, *, is_dry_run: bool = False, has_to_fit: bool = True
 ) -> Prepared:
-    """Returns the prompt of a request. `is_dry_run` says that the prompt will not be answered; then no session changes.
+    """Returns the prompt of a request. `is_dry_run` says that the prompt will not be answered. No session then changes.
     If `has_to_fit` is False, which only a dry run allows, the conversation can be larger than the context.
     """
     if isinstance(request.prompt, RawPrompt):
@@ -246,7 +246,7 @@ def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past
 
 def _has_same_head(prompt: Prompt, past: Past) -> bool:
     """Returns whether the system messages have the same tokens in the prompt and in the past. Called if the variables
-    of the template differ, because the variables can change the system messages.
+    of the template differ. The variables can change the system messages.
     """
     n_bytes = _TOKEN_BYTES * prompt.n_head
     return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]

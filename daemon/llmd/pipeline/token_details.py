@@ -68,7 +68,8 @@ class TokenDetails:
     def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
         """Adds the details of new tokens to the last of `parts`. If `parts` is empty, adds them to a new part without
         text. `events` are the engine's events with the text from which `parts` were made. Some parts precede the
-        answer's text: prompt tokens, echo, progress. Returns those that were not returned before, then `parts`.
+        answer's text: prompt tokens, echo, progress. Of these, returns the parts that were not returned before, then
+        `parts`.
         """
         found, self._opening = self._opening, []
         if self._request.returns_progress:

@@ -1,5 +1,5 @@
-"""Finds the first token at which the prompt of a turn differs from the tokens of its session, and the tokens around it.
-Pure.
+"""Finds the first token at which the prompt of a turn differs from the tokens of its session. Also finds the tokens
+around it. Pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
 the tokens around the first difference are kept. The decode thread may compare the prompt with other tokens later. The

@@ -47,8 +47,8 @@ def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
 
 
 def reason_text(reason: int, *, is_from_own: bool) -> str:
-    """Returns the sentence for a reason. The reason `shared` has two sentences: for a copy of another session, and for
-    a copy of another branch of the same session.
+    """Returns the sentence for a reason. The reason `shared` has two sentences. One is for a copy of another session,
+    the other for a copy of another branch of the same session.
     """
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
@@ -63,7 +63,7 @@ def scratch_id(entry: int) -> str:
 @dataclass(slots=True)
 class SessionTurns:
     """The turns of one session. If a session is forgotten while one of its requests runs, the request still adds its
-    turn to this object. The log no longer contains this object then, so the turn does not appear in a new session of
+    turn to this object. The log no longer contains this object then. So the turn does not appear in a new session of
     the same name.
     """
 

@@ -16,8 +16,8 @@ void character_set_normalize(character_set &set);
 
 character_set character_set_complement(character_set set);
 
-/* Stores in `out` the characters of \d, \w, \s, \D, \W or \S, as ECMA-262 defines them; `letter` is the letter after
- * the backslash. Of \d, \w and \s, only \s has characters beyond ASCII. Returns false for any other letter. */
+/* `letter` is the letter after the backslash of \d, \w, \s, \D, \W or \S. Stores in `out` the characters that ECMA-262
+ * defines for it. Of \d, \w and \s, only \s has characters beyond ASCII. Returns false for any other letter. */
 bool character_set_named(char letter, character_set &out);
 
 #endif

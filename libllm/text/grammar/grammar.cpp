@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr size_t ELEMENTS_MAX = 1 << 18; /* limit on the elements of all rules, including ranges; an element has 12
+constexpr size_t ELEMENTS_MAX = 1 << 18; /* limit on the elements of all rules, including ranges. An element has 12
                                           * bytes */
 constexpr size_t RULES_MAX = 1 << 16;    /* limit on rules, including those made for groups and repetitions */
 constexpr size_t GROUPS_MAX = 128;       /* limit on the levels of nested groups */
@@ -474,7 +474,7 @@ std::vector<bool> empty_rules(const grammar &g)
 /* A rule with which another rule, the outer rule, can begin. It is harmless if it is also the last element of its
  * alternative, after elements that can be empty. It then replaces the outer rule on the stack (grammar_walk::advanced).
  * So the stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a
- * rule; llama.cpp's converters write such repetitions for tool calls. */
+ * rule. llama.cpp's converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
@@ -513,7 +513,7 @@ graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
     return found;
 }
 
-/* Returns the graph with reversed edges: from each rule to the rules that begin with it. */
+/* Returns the graph with reversed edges. An edge leads from a rule to a rule that begins with it. */
 graph turned_around(const graph &forth)
 {
     const size_t n = forth.ends.size();

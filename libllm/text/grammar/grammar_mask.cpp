@@ -4,8 +4,8 @@
  *
  * Shared beginnings do not help if most tokens are allowed. In a JSON string nearly all 150,000 tokens are allowed.
  * Each of their characters would be a step. Therefore a branch of the tree can be allowed as a whole (see the function
- * skip). Each of its characters must have the same effect on the grammar's stacks as a letter (grammar_walk.h).
- * llama.cpp checks each token separately.
+ * skip). The condition is that each of its characters has the same effect on the grammar's stacks as a letter
+ * (grammar_walk.h). llama.cpp checks each token separately.
  *
  * The mask is computed on the thread that samples. Every token that is picked needs it. */
 

@@ -1,11 +1,11 @@
-/* grammar_text.h: edits and joins grammars as GBNF source text, because llama.cpp's converters return source text. The
+/* grammar_text.h: edits and joins grammars as GBNF source text. llama.cpp's converters return source text. The
  * functions are pure. */
 #ifndef LLM_GRAMMAR_TEXT_H
 #define LLM_GRAMMAR_TEXT_H
 
 #include <string>
 
-/* Adds `prefix` to the names of all rules, so that two grammars can be joined. */
+/* Adds `prefix` to the names of all rules. Two grammars can then be joined. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
 /* Returns a grammar that allows each text that at least one of the two grammars allows. */
@@ -34,7 +34,7 @@ std::string grammar_without_repetition(const std::string &grammar, const std::st
 std::string grammar_without_fences(std::string grammar);
 
 /* Replaces (tool-call? space)+ by (tool-call space)*. llama.cpp writes the first form for optional, repeated tool
- * calls. The first form repeats an element that can be empty, so matching it would never end. */
+ * calls. The first form repeats an element that can be empty. So matching it would never end. */
 std::string grammar_without_empty_turns(std::string grammar);
 
 #endif

@@ -84,9 +84,9 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
     }
 }
 
-/* Expands the rules on top of the stacks in `todo`, until each stack has a character, a token or nothing on top. Adds
- * these stacks to `found`. `seen` ensures that each stack is expanded once. Alternatives often lead to the same stack.
- * A repetition of an element that can be empty leads back to its own stack. */
+/* Expands the rules on top of the stacks in `todo`. Afterwards each stack has a character, a token or nothing on top.
+ * Adds these stacks to `found`. `seen` ensures that each stack is expanded once. Alternatives often lead to the same
+ * stack. A repetition of an element that can be empty leads back to its own stack. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;

@@ -63,7 +63,7 @@ class grammar_walk {
 
     struct stack {
         uint32_t element; /* the element that comes next */
-        uint32_t below;   /* number of the stack under this element; NONE if the element is at the bottom */
+        uint32_t below;   /* number of the stack under this element. NONE if the element is at the bottom */
     };
     /* A range of characters that lead to the same place. The range ends before the `low` of the next way. */
     struct way {
@@ -78,7 +78,7 @@ class grammar_walk {
     struct place_data {
         std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top. Includes
                                           * 0, the empty stack, if the text can end */
-        std::vector<way> ways;           /* ascending, from character 0 on; empty if not computed yet */
+        std::vector<way> ways;           /* ascending, from character 0 on. Empty if not computed yet */
         std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN. Empty if `ways` is
                                           * empty */
         run letters = {UNKNOWN, {0, 0}}; /* the characters that lead to the same place as the letter e */

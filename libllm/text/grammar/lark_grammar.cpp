@@ -302,7 +302,7 @@ class lark_reader {
     }
 
     /* Parses one item (a group, a literal, an expression or a name) and returns it as GBNF. In Lark, [x] is x or
-     * nothing. A name can be used before its definition, so undefined names in `used` are found only after the whole
+     * nothing. A name can be used before its definition. So undefined names in `used` are found only after the whole
      * grammar is parsed. */
     std::string item(size_t depth)
     {

@@ -158,7 +158,7 @@ class parser {
         return true;
     }
 
-    /* Parses the content of brackets, after the opening bracket. A dash makes a range only between two characters; in
+    /* Parses the content of brackets, after the opening bracket. A dash makes a range only between two characters. In
      * [\w-z] and [a-] the dash is a plain character. */
     regex_part read_set()
     {

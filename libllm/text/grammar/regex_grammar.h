@@ -11,7 +11,7 @@
 enum class regex_of { TEXT, JSON_STRING };
 
 /* Returns the expression as the right side of a GBNF rule. With JSON_STRING, the rule matches the text as it is written
- * between the quotes of a JSON string, where some characters must be escaped. Characters with a short escape (\n) are
+ * between the quotes of a JSON string. Some characters must be escaped there. Characters with a short escape (\n) are
  * written with it. Control characters without a short escape are left out of character sets. Throws grammar_fault for a
  * malformed expression. Throws grammar_beyond for a part that cannot be expressed. The message names the part. */
 std::string regex_grammar(const std::string &expression, regex_of where);

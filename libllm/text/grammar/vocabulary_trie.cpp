@@ -143,8 +143,8 @@ class builder {
     }
 
     /* For each node on the path of a text, records the text's characters from the node's byte on. If the node's byte is
-     * in the middle of a character, the bytes from there on are not UTF-8, and is_text becomes false. ASCII characters
-     * are recorded by `enter`. So ASCII texts are not scanned again for each of their bytes. */
+     * in the middle of a character, is_text becomes false. The bytes from there on are not UTF-8. ASCII characters are
+     * recorded by `enter`. So ASCII texts are not scanned again for each of their bytes. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* Only the last tree is kept. Whether it belongs to the model is decided by the model's identity and not by its
- * address, since another model can later have the same address. */
+/* Only the last tree is kept. The model's identity decides whether it belongs to the model. The address would not do:
+ * another model can later have the same address. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

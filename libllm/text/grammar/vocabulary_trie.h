@@ -28,7 +28,7 @@ struct vocabulary_trie {
         uint64_t ascii[2];     /* the ASCII characters, one bit each */
         uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. Includes those that a
                                 * cut-off character can become */
-        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on; a
+        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on. A
                                 * cut-off character counts as one */
         uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
         bool is_text;          /* true if the bytes are UTF-8, where only the last character can be cut off */

@@ -25,8 +25,8 @@ const schema_json &any_object()
     return schema;
 }
 
-/* Returns the JSON types of the values that satisfy the node (a set of conditions, shape.h). If the node has an enum or
- * const, the result is exact only for strings. Callers only ask whether the value can be a string. */
+/* Returns the JSON types of the values that satisfy the node. A node is a set of conditions (shape.h). If the node has
+ * an enum or const, the result is exact only for strings. Callers only ask whether the value can be a string. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
     uint8_t all = n.empty() ? json_type::ANY : json_type::NOTHING;
@@ -190,9 +190,9 @@ class argument_compiler {
 } // namespace
 
 /* Calls `compile` with fewer and fewer levels of the schema until the grammar is small enough. Each attempt can use
- * half of the remaining work budget. The other half is left for further attempts and other tools: otherwise, after one
- * tool with a costly schema, all later tools would be unconstrained. The rules of a failed attempt are removed. They
- * can refer to rules that were never defined. Returns `nothing` if all attempts fail. */
+ * half of the remaining work budget. The other half is left for further attempts and other tools. Otherwise, one tool
+ * with a costly schema would leave all later tools unconstrained. The rules of a failed attempt are removed. They can
+ * refer to rules that were never defined. Returns `nothing` if all attempts fail. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {

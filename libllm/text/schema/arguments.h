@@ -3,7 +3,7 @@
  * argument between its own delimiters (<parameter=city>Rome</parameter>), each parameter is compiled separately. A
  * schema_arguments object is owned by the thread that reads the request.
  *
- * Schemas of tools are enforced loosely: an unusual schema is enforced in part or not at all, but never makes the
+ * Schemas of tools are enforced loosely. An unusual schema is enforced in part or not at all. It never makes the
  * request fail. */
 #ifndef LLM_SCHEMA_ARGUMENTS_H
 #define LLM_SCHEMA_ARGUMENTS_H
@@ -42,7 +42,7 @@ class schema_arguments {
 
     /* Returns each parameter that the schema declares or requires in any of its alternatives, and groups of undeclared
      * parameters. If there are too many parameters, or the grammar would become too large, returns a single group of
-     * undeclared parameters: any name, with any value. */
+     * undeclared parameters. The group allows any name with any value. */
     std::vector<schema_argument> members(const schema_json &document);
 
     /* Returns the rule of those parameter names in `names` that can be written between a template's delimiters. Returns
@@ -65,7 +65,7 @@ class schema_arguments {
     }
 
   private:
-    work_budget budget; /* shared by all tools; `out` refers to it */
+    work_budget budget; /* shared by all tools. `out` refers to it */
     rules out;
     size_t n_names = 0; /* number of parameters in all tools so far */
 

@@ -279,7 +279,7 @@ class partition {
     }
 };
 
-/* Makes the product of two automata. A state of the product is a pair of their states; only reachable pairs are made.
+/* Makes the product of two automata. A state of the product is a pair of their states. Only reachable pairs are made.
  * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. FIRST_ONLY and EITHER
  * accept strings that one automaton rejects. */
 class product {
@@ -421,8 +421,8 @@ automaton automaton_of_any()
 
 namespace {
 
-/* Returns a prefix tree of the strings. Equal states are not merged here, since `rules` merges them when it writes
- * them. The work is linear in the document. It is counted, but never refused (see automaton.h). */
+/* Returns a prefix tree of the strings. Equal states are not merged here: `rules` merges them later. The work is linear
+ * in the document. It is counted, but never refused (see automaton.h). */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -483,7 +483,8 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* In state q, the longest prefix of `close` that ends the string so far has q characters (Knuth, Morris and Pratt). */
+/* The automaton of Knuth, Morris and Pratt. q is the length of the longest prefix of `close` with which the string so
+ * far ends. */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);
@@ -572,7 +573,7 @@ automaton automaton_reduced(const automaton &a, work_budget &budget)
     if (equal.n_classes() == trimmed.states.size()) {
         return trimmed;
     }
-    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class; the start state gets 0 */
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* new number of each class. The start state gets 0 */
     uint32_t n_named = 0;
     for (const uint32_t number_of_class : equal.classes()) {
         if (name[number_of_class] == NOWHERE) {

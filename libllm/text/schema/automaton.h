@@ -4,9 +4,9 @@
  * "maxLength": 3, "not": {"const": "ab"}} is one product of three automata. rules.h writes each state of the product as
  * a GBNF rule. The functions are pure: any thread can call them.
  *
- * The product of automata with m and n states can have m * n states, and a regular expression of n characters can need
- * 2^n states. Clients choose the schema, so states and work are limited. Operations that combine automata or merge
- * states throw grammar_beyond in two cases:
+ * The product of automata with m and n states can have m * n states. A regular expression of n characters can need 2^n
+ * states. Clients choose the schema, so states and work are limited. Operations that combine automata or merge states
+ * throw grammar_beyond in two cases:
  * - The result would have more than AUTOMATON_STATES_MAX states.
  * - The work budget is spent.
  *
@@ -51,7 +51,7 @@ enum class automaton_operation { BOTH, EITHER, FIRST_ONLY };
 automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget);
 automaton automaton_of_any();
 
-/* Returns the automaton that accepts exactly these strings. It is a prefix tree; equal states are not merged. Throws
+/* Returns the automaton that accepts exactly these strings. It is a prefix tree. Equal states are not merged. Throws
  * grammar_fault if a string is not UTF-8. */
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
 /* Returns the automaton that accepts all strings except these. */

@@ -21,8 +21,8 @@
  * - the states of automata,
  * - the bytes of the grammar,
  * - the total work (work_budget).
- * Beyond a limit, the schema is refused (STRICT) or the value is left unconstrained (LOOSE). The functions are pure, so
- * any thread can call them. They recurse deeply, so call them on a separate large stack (chat_call_with_stack). */
+ * Beyond a limit, STRICT refuses the schema. LOOSE leaves the value unconstrained. The functions are pure, so any
+ * thread can call them. They recurse deeply, so call them on a separate large stack (chat_call_with_stack). */
 #ifndef LLM_SCHEMA_COMPILE_H
 #define LLM_SCHEMA_COMPILE_H
 

@@ -159,8 +159,8 @@ size_t expansion::state::n_items() const
     return n;
 }
 
-/* Merges all pending conditions of the state `s` (the conditions on one value). If choices remain, takes one of them,
- * and calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
+/* Merges all pending conditions of the state `s` (the conditions on one value). If choices remain, takes one of them.
+ * Calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
  * combination of alternatives that does not contradict itself. If `has_choices` is false, all choices are ignored.
  *
  * A condition that is already merged (in `met`) is skipped. Without this check, a schema that refers to itself would
@@ -229,7 +229,7 @@ bool expansion::apply(state &s, const condition &c)
 namespace {
 
 /* Applies the keyword `type`: keeps only the types that it names. If one of the names is unknown, changes nothing and
- * sets *is_known to false. "integer" becomes NUMBER with is_integer set; ["integer", "number"] does not set
+ * sets *is_known to false. "integer" becomes NUMBER with is_integer set. ["integer", "number"] does not set
  * is_integer. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {
@@ -397,11 +397,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 }
 
 /* Applies dependencies. If a member is present, a dependency requires other members, or demands that the object
- * satisfies a schema. Each dependency becomes a choice between two alternatives: an object without the member, and an
- * object that satisfies the dependency. A condition must refer to the document. But no schema in the document says
- * "without this member". So this condition refers to the dependency's keyword and the index of the member in it, and
- * is_negated is true. The same condition with is_negated false says that the dependent members are required
- * (apply_dependency in negate.cpp). */
+ * satisfies a schema. Each dependency becomes a choice: the object has no such member, or it satisfies the dependency.
+ * A condition must refer to the document. But no schema in the document says "without this member". So this condition
+ * refers to the dependency's keyword and the index of the member in it, and is_negated is true. The same condition with
+ * is_negated false says that the dependent members are required (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -458,7 +457,7 @@ void expansion::apply_choices(state &s, const schema_json &schema)
  * other alternative that could hold for the same value. Treating oneOf like anyOf would accept values that satisfy two
  * alternatives and are therefore invalid. Negating all other alternatives would be right, but keywords::NOT_NEGATED
  * seldom allows it. It would also multiply the shapes. Most alternatives exclude each other by a type or a constant,
- * which is_nothing detects. The number of pairs to compare is the square of the number of alternatives: for 1,500
+ * which is_nothing detects. The number of pairs to compare is the square of the number of alternatives. For 1,500
  * constants this took 19 s and 950 MB. So oneOf is not enforced once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {

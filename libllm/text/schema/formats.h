@@ -1,4 +1,4 @@
-/* formats.h: the enforced values of the JSON Schema keyword `format`. Any thread can call these functions; a lock
+/* formats.h: the enforced values of the JSON Schema keyword `format`. Any thread can call these functions. A lock
  * guards the cache of automata. */
 #ifndef LLM_SCHEMA_FORMATS_H
 #define LLM_SCHEMA_FORMATS_H

@@ -20,8 +20,8 @@ bool is_named(const char *keyword, const char *name)
 
 /* Returns whether the schema has the keyword with a value of the right type. For `minimum`, JSON Schema demands a
  * number. A keyword with a value of another type is ignored: everything satisfies it, and nothing satisfies its
- * negation. Before this check existed, the negation of {"minimum": {...}} made a grammar rule with the text of the
- * object instead of digits. */
+ * negation. Without this check, the negation of {"minimum": {...}} made a grammar rule with the text of the object
+ * instead of digits. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
     const auto found = schema.find(keyword);
@@ -144,8 +144,8 @@ bool expansion::apply_negated(state &s, const schema_json &schema)
 namespace {
 
 /* Applies the negation of a keyword that limits a number or a count (minimum, maxLength, ...). Returns false for any
- * other keyword. The negation turns a lower limit into an upper limit and vice versa, and an inclusive limit into an
- * exclusive limit and vice versa. Every value satisfies a minimum count of 0 and a maximum count of SIZE_MAX, so no
+ * other keyword. The negation of a lower limit is an upper limit, and vice versa. The negation of an inclusive limit is
+ * an exclusive limit, and vice versa. Every value satisfies a minimum count of 0 and a maximum count of SIZE_MAX, so no
  * value satisfies the negation. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {

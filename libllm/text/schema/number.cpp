@@ -9,13 +9,13 @@
 namespace {
 
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
-/* names of the rules to which the result refers; rules.cpp has the rules */
+/* names of the rules to which the result refers. rules.cpp has the rules */
 const char *const FRACTION = "fraction", *const MORE = "more";
 
 /* A bound without its sign. A negative number is written as a minus sign and the number without sign. So the code below
  * handles only numbers from zero on. */
 struct magnitude {
-    std::string whole;    /* digits before the point, without leading zeros; "" for zero */
+    std::string whole;    /* digits before the point, without leading zeros. "" for zero */
     std::string fraction; /* digits after the point, without trailing zeros */
     bool is_beyond = false;
 
@@ -141,8 +141,8 @@ class of_length {
     }
 
     /* Returns whether the lower bound limits the digits from position `at` on. All digits before equal those of the
-     * bound. If an inclusive bound has only zeros from there on, every continuation is large enough, so the bound does
-     * not limit them. */
+     * bound. An inclusive bound that has only zeros from there on does not limit them. Every continuation is then large
+     * enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);

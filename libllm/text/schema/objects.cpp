@@ -207,7 +207,7 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule of the rest of an object, where the rest begins with the name of a declared or undeclared member. */
+/* Returns the rule of the rest of an object. The rest begins with the name of a declared or undeclared member. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -221,8 +221,8 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
 }
 
 /* The members of an object are written by two kinds of rules that refer to each other. A names_from rule begins with a
- * member's name, a rest_from rule with the comma before a name or with the closing brace. For example, let `a` be
- * required, `b` optional, and undeclared members forbidden:
+ * member's name. A rest_from rule begins with the comma before a name, or with the closing brace. For example, let `a`
+ * be required, `b` optional, and undeclared members forbidden:
  *
  *   names_from(a)  the name a, its value, rest_from(b)
  *   rest_from(b)   "," names_from(b) | "}"

@@ -57,7 +57,7 @@ const schema_json *at_pointer(const schema_json &root, const std::string &pointe
     return found;
 }
 
-/* Resolves a URI reference against a base URI (RFC 3986, without the segments . and ..). */
+/* Resolves a URI reference against a base URI (RFC 3986). The segments . and .. are not resolved. */
 std::string joined(const std::string &base, const std::string &address)
 {
     const size_t colon = address.find(':');
@@ -74,8 +74,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Finds the JSON pointer of `wanted` by searching the whole document. Paths are not recorded for each schema, because
- * only error messages need them, and recording would slow every request. */
+/* Finds the JSON pointer of `wanted` by searching the whole document. Paths are not recorded for each schema: only
+ * error messages need them. Recording would slow every request. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -146,7 +146,7 @@ const schema_json *references::first_equal(const schema_json *schema) const
 
 /* Records the names that a schema gives itself, by `$id` or `$anchor`. If the schema has an `$id`, `base` becomes this
  * URI, against which references inside the schema are resolved. Up to draft 7, a `$ref` hides all other keywords of its
- * object, including `$id`. Up to draft 7, the older name `id` is accepted, too; in later drafts `id` is an ordinary
+ * object, including `$id`. Up to draft 7, the older name `id` is accepted, too. In later drafts `id` is an ordinary
  * member. An id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {

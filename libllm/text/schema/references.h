@@ -1,6 +1,6 @@
 /* references.h: finds the schema to which a `$ref` refers. The `$ref` can be a JSON pointer, an `$id` or an `$anchor`
  * within one schema document. Nothing is downloaded, so a `$ref` to another document is not found. A `references`
- * object keeps a C++ reference to the document, which must outlive it, and identifies each schema by its memory
+ * object keeps a C++ reference to the document. The document must outlive it. Each schema is identified by its memory
  * address. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H

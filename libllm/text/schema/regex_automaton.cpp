@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministic automaton; a{9} takes nine copies of
+constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministic automaton. a{9} takes nine copies of
                                      * the nodes of a */
 
 /* A regular expression as a nondeterministic automaton (Thompson's construction), which is then made deterministic. A

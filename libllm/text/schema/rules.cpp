@@ -9,15 +9,15 @@
 
 namespace {
 
-constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}; larger ones use powers of ten */
+constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}. Larger ones use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited, since a confused
- * model can repeat them forever. Carriage returns are not allowed between values: llama.cpp's parser of tool calls does
- * not accept a carriage return there, and loses the comma after it. `tail` is the rest of a string up to its closing
- * quote. `control` matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes
- * of all characters beyond ASCII. A `unit` is the four digits of a \u escape. If it is the first half of a surrogate
- * pair, the second half must follow (`pairing`). Half a pair is not a character. */
+/* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited. A confused model
+ * can repeat them forever. Carriage returns are not allowed between values. llama.cpp's parser of tool calls does not
+ * accept a carriage return there, and loses the comma after it. `tail` is the rest of a string up to its closing quote.
+ * `control` matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes of all
+ * characters beyond ASCII. A `unit` is the four digits of a \u escape. If it is the first half of a surrogate pair, the
+ * second half must follow (`pairing`). Half a pair is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -97,11 +97,11 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
 
 /* Returns GBNF for the characters of the set as a JSON string writes them. JSON allows any character to be written as
  * an escape (\u0041 for A), and a grammar should not forbid valid JSON. But a set of only some characters would need a
- * separate escape for each character. So only wide sets (with all control characters, the quote and the backslash)
- * allow \u escapes, by the rules `escape`, `beyond` and `control`. All other sets allow only the short escapes of their
- * characters, such as \n and \". So the letters of a pattern are always written without escapes. The set is written
- * negated, as [^...], if this is shorter. Names of undeclared members, for example, exclude only a few of a million
- * characters. */
+ * separate escape for each character. So only wide sets allow \u escapes, by the rules `escape`, `beyond` and
+ * `control`. A wide set has all control characters, the quote and the backslash. All other sets allow only the short
+ * escapes of their characters, such as \n and \". So the letters of a pattern are always written without escapes. The
+ * set is written negated, as [^...], if this is shorter. Names of undeclared members, for example, exclude only a few
+ * of a million characters. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set, and characters that must be escaped */
@@ -220,7 +220,7 @@ class automaton_writer {
 
     /* Returns the body of a state's rule: one alternative for each target state. The transitions are sorted by target.
      * So all characters that lead to the same state form one set. body_of calls itself for the target states, and all
-     * these calls share the array `ways`. They use positions in it and not pointers, which would become invalid when it
+     * these calls share the array `ways`. They use positions in the array. Pointers would become invalid when the array
      * grows. */
     std::string body_of(uint32_t state)
     {
@@ -474,7 +474,7 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
-/* Returns GBNF that matches `unit` n times; n is a power of ten. An example is {"minLength": 1000, "maxLength": 50000}.
+/* Returns GBNF that matches `unit` n times. n is a power of ten. An example is {"minLength": 1000, "maxLength": 50000}.
  * Reading a grammar with this one repetition would expand it to 50,000 elements. Long repetitions are therefore counted
  * in powers of ten. unit{10} is a rule, and ten times this rule is the next rule. 50,000 is five times the rule of
  * 10,000. */

@@ -24,7 +24,7 @@ enum class value_syntax { JSON, GEMMA };
 class rules {
   public:
     /* The work of writing rules is charged to the budget `spent`. If the budget runs out, the current rule is still
-     * written to its end, because an unfinished rule would break the grammar. */
+     * written to its end. An unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
         : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
     {}
@@ -76,8 +76,8 @@ class rules {
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
     /* now() returns how many rules there are. forget() removes all rules that were added since. A failed compilation
-     * leaves rules that refer to reserved but undefined names, and a grammar with an undefined rule would be refused as
-     * a whole. */
+     * leaves rules that refer to reserved but undefined names. A grammar with an undefined rule would be refused as a
+     * whole. */
     struct mark {
         size_t n_text, n_names, n_bytes, n_known;
     };
@@ -102,7 +102,7 @@ class rules {
      * set takes longer than the rest of a state's rule. */
     struct known_set {
         written_set written;
-        std::string begun; /* rule of add_begun; "" if it was not added yet */
+        std::string begun; /* rule of add_begun. "" if it was not added yet */
     };
     struct set_order {
         size_t operator()(const character_set &set) const;

@@ -96,7 +96,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    /* a copy, because the loop adds entries to the cache to which shapes_of refers */
+    /* a copy: the loop adds entries to the cache to which shapes_of refers */
     const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;
@@ -132,7 +132,7 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* In Gemma's syntax, a length needs an automaton, whose number of states is the length times the length of the
+        /* In Gemma's syntax, a length needs an automaton. Its number of states is the length times the length of the
          * closing delimiter. A few long strings would use up the limit on the size of the grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
@@ -217,8 +217,8 @@ size_t places_of(double step)
  * far by the step leaves a remainder. There is a rule for each possible remainder. A number is a multiple if its last
  * digit leads to the rule of remainder 0. To enforce bounds as well, each of these rules would have to be combined with
  * the digits of the bounds. So bounds are enforced only in two cases: the multiples between them can be listed, or the
- * only bound is a minimum of 0. If the step is a power of ten below one, its multiples are the numbers with a limited
- * number of digits after the point. */
+ * only bound is a minimum of 0. If the step is a power of ten below one, only the number of digits after the point is
+ * limited. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();

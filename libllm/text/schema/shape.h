@@ -4,15 +4,15 @@
  * allowed if it satisfies at least one of the shapes.
  *
  * A condition is a schema of the document, or one of its keywords, possibly negated (`not`). A node is the set of all
- * conditions on one value, for example on a certain member of an object, or on an array item. An example is {"allOf":
- * [A, {"properties": {"x": B}}], "properties": {"x": C}}. The root is a node with one condition, the root schema. The
+ * conditions on one value, for example on an object member or on an array item. An example is {"allOf": [A,
+ * {"properties": {"x": B}}], "properties": {"x": C}}. The root is a node with one condition, the root schema. The
  * member x is a node with the conditions B and C. If A declares x as D, D is a third condition. Another example is
  * {"anyOf": [A, B], "type": "object"}. It has two shapes, or one if A allows only numbers.
  *
  * A schema can refer to itself. Compiling it still ends. A document has a finite number of keywords, and therefore of
  * conditions and nodes. A node that occurs again uses the grammar rule that was made for it. For this reason a
- * condition refers to a schema by its address and never contains a merged schema. If a schema has other keywords beside
- * a reference to itself, merging both would make a new schema at every level of the recursion. */
+ * condition refers to a schema by its address and never contains a merged schema. A schema can have other keywords
+ * beside a reference to itself. Merging both would make a new schema at every level of the recursion. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 

@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* limit on references and nested schemas; the verdict on deeper schemas is unknown */
+constexpr size_t DEPTH_MAX = 64; /* limit on references and nested schemas. The verdict on deeper schemas is unknown */
 
 size_t length_of(const std::string &text)
 {
@@ -107,8 +107,7 @@ bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 }
 
 /* Returns whether the list `values` contains the value. Usually the value is an element of this very list, so addresses
- * are compared first. If contents were compared first, testing all elements of the list would take time in proportion
- * to the square of its length. */
+ * are compared first. Comparing contents first would take time in proportion to the square of the list's length. */
 bool is_one_of(const schema_json &value, const schema_json &values, work_budget &budget)
 {
     return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||

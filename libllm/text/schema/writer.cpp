@@ -246,8 +246,8 @@ writer::item_plan writer::items_of(const shape &s)
 /* Returns GBNF for the rest of an array after item `at` - 1 and the blanks that follow it. Returns "" if the array
  * cannot be completed. Each optional item has a rule that refers to the rule of the next item. So these rules are
  * written from the last to the first. The required items are written in one pass from the first to the last. In an
- * earlier version they were joined one by one from the end. This took a level of the stack for each item, and for
- * 50,000 items a time in proportion to the square of their number. */
+ * earlier version they were joined one by one from the end. This took a level of the stack for each item. The time was
+ * in proportion to the square of the number of items. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);

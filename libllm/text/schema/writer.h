@@ -40,8 +40,8 @@ class writer {
   private:
     /* How an object is written: first the declared members in the order of the schema, then undeclared members. If n
      * members could come in any order, the grammar would need 2^n rules: one for each set of members already written.
-     * With a fixed order, a rule depends only on the next member and, if minProperties or maxProperties are enforced,
-     * on the number of members before. */
+     * With a fixed order, a rule depends only on the next member. If minProperties or maxProperties are enforced, it
+     * also depends on the number of members before. */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
@@ -49,8 +49,8 @@ class writer {
         };
         std::vector<member> members;
         /* True if members can come in any order. The parameter `at` of the functions below is then the set of members
-         * already written, one bit each, and `needed` is the set of required members. If members are ordered, `at` is
-         * the number of the next member. */
+         * already written, one bit each. `needed` is the set of required members. If members are ordered, `at` is the
+         * number of the next member. */
         bool is_unordered = false;
         size_t needed = 0;
         bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
@@ -81,7 +81,7 @@ class writer {
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* rule of every item after those in `first`; "" if no further item is allowed */
+        std::string rest; /* rule of every item after those in `first`. "" if no further item is allowed */
         size_t least, most;
     };
 

@@ -129,7 +129,7 @@ _PING = _typed_event("ping")
 
 
 class MessageWriter(Writer):
-    """Writes one answer. Its first event has the number of reused tokens, so the event is not written before the first
+    """Writes one answer. Its first event has the number of reused tokens. So the event is not written before the first
     part of the answer arrives. In the delta events of a block, everything except the text is encoded only once.
     """
 

@@ -76,7 +76,9 @@ class ChatWriter(AnswerWriter):
         return _piece(part) if reading is None else _custom_piece(part, reading.more(part.arguments))
 
     def _finish(self, end: End) -> bytes:
-        """Returns the last events of an answer: the rest of the input of each call of a custom tool, then the end."""
+        """Returns the last events of an answer. The rest of the input of each custom tool's call comes first, then the
+        end.
+        """
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._chunk(end.index, _input(call, text)) for call, text in rests]
         return b"".join(events) + super()._finish(end)

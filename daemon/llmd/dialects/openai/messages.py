@@ -88,7 +88,7 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
 
 
 def _reasoning(message: wire.Message) -> str | None:
-    """Returns the reasoning of a message. It can be in members with different names; the first text that is not empty
+    """Returns the reasoning of a message. It can be in members with different names. The first text that is not empty
     counts.
     """
     candidates = [getattr(message, name) for name in _REASONING]

@@ -205,7 +205,7 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 def _either(n_logprobs: int | None, n_probs: int | None) -> int | None:
     """Returns the number of most likely tokens to report. A request can set it with OpenAI's parameter and with
-    llama.cpp's (`n_probs`); the larger number counts.
+    llama.cpp's (`n_probs`). The larger number counts.
     """
     likely = likely_of("n_probs", n_probs)
     return max(n_logprobs or 0, likely) if likely else n_logprobs
