@@ -106,7 +106,7 @@ typedef struct llm_engine_options {
     const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
     const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL for private
                              * memory */
-    /* Names of session tables that killed daemons have left, newest first, separated by spaces; or NULL. The engine
+    /* Names of session tables that killed daemons have left, newest first, separated by spaces, or NULL. The engine
      * takes over the sessions of the newest table that belongs to this model, and publishes its own table under
      * table_name. Only then it removes the old tables. So if a daemon is killed while it starts, the old tables are
      * still there. */
@@ -120,20 +120,21 @@ typedef struct llm_engine_options {
     uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions. 0 means a fraction of free memory */
     uint32_t capacity_policy;  /* llm_policy */
     uint32_t n_parked_max;     /* policy park: entries beyond the slots, for parked branches. 0 means 64 */
-    uint32_t branches_max;     /* maximum number of branches of a session; 0: 3 */
-    uint64_t parked_bytes_max; /* host memory for parked states; 0: a tenth of free memory */
+    uint32_t branches_max;     /* maximum number of branches of a session. 0 means 3 */
+    uint64_t parked_bytes_max; /* host memory for parked states. 0 means a tenth of free memory */
     /* Limit on the bytes of states in state_dir. 0 stands for half of the space that is free at the start, plus the
      * bytes of the states that are already there. */
     uint64_t parked_disk_bytes_max;
-    uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of free memory */
-    uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
+    uint64_t checkpoint_bytes_max; /* host memory for checkpoints. 0 means a tenth of free memory */
+    uint32_t checkpoint_every;     /* generated tokens between checkpoints. 0 means 256 */
     uint32_t idle_s_max;           /* an idle session is forgotten after this many seconds. 0 means never */
-    const char *state_dir; /* existing directory for parked and saved sessions; NULL: nothing is written to disk */
-    /* Threads of a step. With 0, a measurement at the start chooses the fastest number, at most one thread per physical
-     * core of this process. Then a step also uses fewer threads while other processes use the cores. */
+    const char *state_dir; /* existing directory for parked and saved sessions. With NULL, nothing is written to disk */
+    /* Threads of a step. With 0, a measurement at the start chooses the fastest number. The maximum is one thread for
+     * each physical core that this process can use. While other processes use the cores, a step then uses fewer
+     * threads. */
     int32_t n_threads;
     int32_t n_gpu_layers; /* layers on the GPU. -1 means as many as fit. Ignored without a GPU */
-    uint32_t n_batch;     /* maximum number of tokens of a model step; 0: 512 */
+    uint32_t n_batch;     /* maximum number of tokens of a model step. 0 means 512 */
     /* Maximum gap between two tokens of a decoding session, in milliseconds. 0 stands for 100. Each step prefills only
      * as many prompt tokens as fit into the gap, but at least 16. */
     uint32_t gap_ms_target;
@@ -143,7 +144,7 @@ typedef struct llm_engine_options {
     uint32_t exact;
     uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* 0: 1 MiB */
-    uint32_t allow_oversize;     /* nonzero: load a model that is larger than the available memory */
+    uint32_t allow_oversize;     /* nonzero allows a model that is larger than the available memory */
     /* Text that is written to stderr if llama.cpp crashes during llm_engine_open. After the text, the process ends with
      * status 1. With NULL, crashes are not caught. */
     const char *crash_notice;
@@ -231,7 +232,7 @@ typedef struct llm_info {
     uint32_t n_entries;  /* entries of the session table: one for each slot, and the entries for parked branches */
     uint32_t n_pins_max; /* limit on pinned branches, all owners together */
     uint64_t parked_bytes_max;
-    uint64_t parked_disk_bytes_max; /* limit on disk use; 0: no state directory */
+    uint64_t parked_disk_bytes_max; /* limit on disk use. 0 means that there is no state directory */
     uint64_t checkpoint_bytes_max;
     char fingerprint[33]; /* hash of the model's file: 128 bits in hexadecimal. It does not depend on the options */
 } llm_info;
@@ -244,7 +245,7 @@ typedef struct llm_info {
  *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
  *                   it), or an assertion of llama.cpp failed.
- *   LLM_IO          the shared memory cannot be made; `error` has its name and errno.
+ *   LLM_IO          the shared memory cannot be made. `error` has its name and errno.
  *   LLM_NO_MEMORY   the weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
@@ -300,7 +301,7 @@ LLM_API const char *llm_chat_template(const llm_engine *engine);
 typedef enum llm_fim {
     LLM_FIM_PREFIX,     /* precedes the text before the gap */
     LLM_FIM_SUFFIX,     /* precedes the text after the gap */
-    LLM_FIM_MIDDLE,     /* ends the prompt; the answer that fills the gap follows */
+    LLM_FIM_MIDDLE,     /* ends the prompt. The answer that fills the gap follows */
     LLM_FIM_REPOSITORY, /* precedes the repository's name, which comes before its files */
     LLM_FIM_FILE,       /* precedes each file of the repository */
     LLM_FIM_N,
@@ -375,8 +376,8 @@ typedef struct llm_prompt {
  * Only what follows the answer is rendered, and the caller appends the new tokens to its own. So the earlier tokens
  * stay unchanged. Without `after`, the template might now render the earlier messages differently, for example without
  * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` has the last
- * tokens of the answer; 32 suffice. If libllm cannot find the end of the answer in the rendered text, it renders the
- * whole chat and sets is_after to 0.
+ * tokens of the answer. 32 tokens suffice. If libllm cannot find the end of the answer in the rendered text, it renders
+ * the whole chat and sets is_after to 0.
  *
  * A template is a program of unknown origin. All renderings of one request together have limits on time, on memory and
  * on recursion. The limits on time and on memory grow with the size of the request.
@@ -450,7 +451,7 @@ LLM_API void llm_document_free(llm_document *document);
  * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1 to
  * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
  * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
- * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread; concurrent calls run one after the
+ * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread. Concurrent calls run one after the
  * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
  * nonzero, the call ends soon (on a GPU, after the current step).
  *
@@ -469,7 +470,7 @@ typedef struct llm_json_limits {
     uint64_t n_values;       /* values of every kind, without the names in objects */
     uint64_t n_containers;   /* objects and lists */
     uint64_t n_keys;         /* names in objects */
-    uint64_t depth;          /* levels of objects and lists; never more than LLM_JSON_DEPTH_MAX */
+    uint64_t depth;          /* levels of objects and lists, at most LLM_JSON_DEPTH_MAX */
     uint64_t n_key_bytes;    /* bytes of one name in the copy */
     uint64_t n_number_bytes; /* bytes of one number */
     uint64_t n_floats;       /* numbers other than integers of up to 18 digits, which are slow to decode */
@@ -481,7 +482,7 @@ typedef struct llm_json {
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
     uint32_t depth;   /* number of open objects and lists where the scan ended */
-    size_t offset;    /* number of bytes scanned; after an error or an exceeded limit, the position of the error */
+    size_t offset;    /* number of bytes scanned. After an error or an exceeded limit, the position of the error */
     uint64_t n_values;
     uint64_t n_containers;
     uint64_t n_keys;

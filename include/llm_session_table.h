@@ -11,7 +11,7 @@
  * Each entry has one commit word:  generation << 32 | closed << 31 | name index << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite tokens
- *   open/close store the word with generation + 1 and `closed`, fence, change the record; to open an entry, store the
+ *   open/close store the word with generation + 1 and `closed`, fence, change the record. To open an entry, store the
  *              word again with generation + 1 and without `closed`
  *   rename     write the name buffer that is not in use, then store the word with generation + 1 and its index
  *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
@@ -91,7 +91,7 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
 typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } llm_counter;
 
-LLM_API const char *llm_counter_name(int counter); /* for example "steps_total"; NULL for a number outside the table */
+LLM_API const char *llm_counter_name(int counter); /* for example "steps_total". NULL for a number outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
 /* Whether the counter is a time. Times are microseconds in the table, although their names say seconds. */
@@ -100,10 +100,10 @@ LLM_API int llm_counter_is_time(int counter);
 /* How a branch is pinned. */
 typedef enum llm_pin {
     LLM_PIN_NONE = 0,
-    LLM_PIN_ANCHORED = 1, /* the branch was open when its session was pinned: it is never forgotten, expired or
-                           * replaced */
-    LLM_PIN_SESSION = 2,  /* the branch was opened later: it is never forgotten or expired, but a new branch of the
-                           * session can replace it */
+    LLM_PIN_ANCHORED = 1, /* the branch was open when its session was pinned. The branch is never forgotten, expired
+                           * or replaced */
+    LLM_PIN_SESSION = 2,  /* the branch was opened after that. The branch is never forgotten or expired, but a new
+                           * branch of the session can replace it */
 } llm_pin;
 
 /* What the decode thread reports about an open branch. A row is X(type, member, text). The branch's record, the session

@@ -23,7 +23,7 @@ extern "C" {
  *                 generation. An unknown id is ignored, because the generation may just have ended.
  *   `owner`       number of the session's owner. Sessions of different owners are separate even if their names are
  *                 equal.
- *   `session`     the session's name; "" means scratch, where LLM_FIELD_TABLE allows it.
+ *   `session`     the session's name. "" means scratch, where LLM_FIELD_TABLE allows it.
  */
 
 /* Entries of GENERATE:
@@ -34,11 +34,11 @@ extern "C" {
  *   `logit_bias`  pairs of token and finite bias.
  *   `stop`        stop strings, none of them empty.
  *   `n_answer_stops`  number of strings at the beginning of `stop` that are searched for only in the answer. They are
- *                 not searched for in the reasoning and in the blanks after it. This needs a `constraint` that says
+ *                 not searched for in the reasoning or in the blanks after it. This needs a `constraint` that says
  *                 where reasoning ends.
  *   `stop_tokens`  tokens that end the answer like the model's own end tokens.
- *   `min_tokens`  minimum number of tokens of the answer. Before that, no token that ends the answer is sampled. Stop
- *                 strings are not searched for either.
+ *   `min_tokens`  minimum number of tokens of the answer. A shorter answer cannot end: the model's end tokens are not
+ *                 sampled, and stop strings are not searched for.
  *   `constraint`  the output format of the answer, as JSON from llm_constraint_make or llm_chat_render. An empty value
  *                 means that the answer can have any format.
  *   `dry_sequence_breakers`  strings at which a repetition ends for the sampler DRY. The default is newline, colon,
@@ -46,8 +46,8 @@ extern "C" {
  *   `flags`       bit set of llm_generate_flag.
  *   `boundaries`  ascending token counts (llm_prompt) at which other prompts are likely to diverge. The engine saves
  *                 checkpoints there.
- *   `parent`      name of a session. A session that does not exist yet begins as a fork of this one. "" means no
- *                 parent.
+ *   `parent`      name of another session. If `session` does not exist yet, it begins as a fork of that one. "" means
+ *                 no parent.
  *   `n_head`      number of tokens of the prompt's head (llm_prompt), at most the whole prompt. Many conversations
  *                 share a head. So a prompt that has only its head in common with a branch does not continue the
  *                 branch. A checkpoint at the head's end serves every prompt with that head.
@@ -134,8 +134,8 @@ enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,            /* no state is reused; tests compare answers with and without this flag */
-    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens; n_logprobs implies this flag */
+    LLM_GENERATE_COLD = 2,            /* no state is reused. Tests compare answers with and without this flag */
+    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens. n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_FLAGS = 15,          /* all of them */
 } llm_generate_flag;

@@ -70,7 +70,7 @@
     X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
     X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
-/* The kind of memory that the model has, which decides how a branch can be truncated. */
+/* The kind of memory that the model has. It decides how a branch can be truncated. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: only a short truncation.")                              \
@@ -153,8 +153,8 @@ typedef enum llm_vocabulary {
     LLM_JSON_VERDICTS,
 } llm_vocabulary;
 
-/* Return the word and the sentence of a number, or "unknown" and "" if the vocabulary has no such number. Any thread;
- * static strings. */
+/* Return the word and the sentence of a number. If the vocabulary has no such number, the word is "unknown", and the
+ * sentence is "". Any thread. The strings are static. */
 LLM_API const char *llm_word(llm_vocabulary vocabulary, int number);
 LLM_API const char *llm_sentence(llm_vocabulary vocabulary, int number);
 
