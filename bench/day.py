@@ -51,8 +51,8 @@ def _sessions(options: argparse.Namespace) -> int:
 
 
 def plan(n_sessions: int, seed: str) -> list[list[Turn]]:
-    """Returns, for each user, the turns of the day in order. A session belongs to one user. Each prompt of a session
-    begins with the session's prompt before, as prompts of clients do.
+    """Returns, for each user, the turns of the day in order. A session belongs to one user. A prompt begins with the
+    session's previous prompt, as prompts of clients do.
     """
     chance = random.Random(seed)
     by_user: list[list[Turn]] = [[] for _ in range(USERS)]

@@ -1,1 +1,1 @@
-"""The tokens of past answers, so that the next prompt continues them."""
+"""Keeps the tokens of past answers. The next prompt of a conversation continues them."""

@@ -181,9 +181,9 @@ class AnswerMemory:
 
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
         """Keeps the answer in the session of `record`. This session may have been renamed since the request arrived. If
-        the session was forgotten in the meantime, the answer is dropped. The prompt continued an earlier answer,
-        `answer.since`. `past` are the tokens of that answer. If the earlier answer was dropped or replaced in the
-        meantime, `past` is stored with the new answer.
+        the session was forgotten in the meantime, the answer is dropped. If the prompt continued an earlier answer,
+        `answer.since` is its digest, and `past` are its tokens. If that answer was dropped or replaced in the meantime,
+        `past` is stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return

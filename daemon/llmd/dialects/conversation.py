@@ -84,9 +84,9 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 def part_text(path: str, part: InputContent, *, is_result: bool = False, is_past: bool = False) -> str:
-    """Returns the text of a part of a message. A part that is not text is replaced by a placeholder in two cases.
-    `is_result`: the part is in a tool's result. `is_past`: the part is an attachment in an earlier question. Otherwise
-    raises ApiError.
+    """Returns the text of a part of a message. A part that is not text gets a placeholder if it is in a tool's result
+    (`is_result`). An attachment in an earlier question (`is_past`) also gets a placeholder. Any other part raises
+    ApiError.
     """
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal

@@ -17,7 +17,7 @@ _BETWEEN = "\n\n"
 
 
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
-    """Drops empty assistant messages, which clients send after an aborted stream, and joins the system messages at the
+    """Drops empty assistant messages: clients send them after an aborted stream. Joins the system messages at the
     beginning. Sorts the results of an answer's tool calls in the order of the calls. Clients that run tools in parallel
     send the results in the order in which the tools finish.
     """

@@ -51,7 +51,7 @@ std::vector<std::string> names_of(const shape &s)
 
 } // namespace
 
-/* Fills plan->members. Returns false if no object is valid: a required member has no valid value. */
+/* Fills plan->members. Returns false if a required member has no valid value. Then no object is valid. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::vector<std::string> names = names_of(s);

@@ -75,8 +75,8 @@ class _Calls:
 
 
 class _OllamaWriter(Writer):
-    """The common base of the writers of /api/chat and /api/generate. What is the same in every line is encoded only
-    once.
+    """The common base of the writers of /api/chat and /api/generate. The members that all lines have in common are
+    encoded only once.
     """
 
     framing = framing.LINES
