@@ -389,8 +389,8 @@ LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
 
-/* A parser of one answer, which parses while the answer is generated. Any thread can use a parser, but only one thread
- * at a time. */
+/* A parser of one answer. It parses while the answer is generated. Any thread can use a parser, but only one thread at
+ * a time. */
 typedef struct llm_answer_parser llm_answer_parser;
 
 /* Opens a parser for `syntax`, which is llm_prompt.syntax. The parser keeps no reference to `syntax` or to the engine.
