@@ -39,7 +39,7 @@ def only_server_tools(param: str, kind: str) -> ApiError:
     made with them.
     """
     return unsupported(
-        param, f"{quoted(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool"
+        param, f"{quoted(kind)} runs on a provider's servers and not in llmd, and the request offers no other tool"
     )
 
 

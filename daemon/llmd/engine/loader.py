@@ -27,7 +27,7 @@ from .wire import differences
 log = logging.getLogger("llmd.engine")
 
 _CRASH_NOTICE = (
-    "llmd: --model: cannot load the model {model}: llama.cpp crashed while it read the file; the file is damaged or "
+    "llmd: --model: cannot load the model {model}: llama.cpp crashed while it read the file. The file is damaged or "
     "not a valid model, or llama.cpp has a defect"
 )
 
