@@ -441,6 +441,42 @@ def test_a_person_sees_how_far_a_long_prompt_is(daemon: FakeDaemon, person: Pers
     assert person.leave() == 0
 
 
+def loading(exchange: Exchange) -> None:
+    exchange.begin_stream()
+    exchange.send(": Loading the model: 43 %\n: keep-alive")
+    exchange.send(chunk("Yes."))
+    exchange.send({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    exchange.send(REPORT)
+    exchange.end_stream()
+
+
+def test_a_person_sees_how_much_of_the_model_is_loaded(daemon: FakeDaemon, person: Person) -> None:
+    daemon.route(CHAT, loading)
+    person.wait_for("> ")
+    person.type("hello\n")
+    person.wait_for("\x1b[2m[Loading the model: 43 %]\x1b[0m")
+    assert person.wait_for("Yes.") == "\r\x1b[K"
+    person.wait_for("> ")
+    person.type("\x04")
+    assert person.leave() == 0
+
+
+def test_a_chat_waits_until_its_session_can_be_seen(daemon: FakeDaemon) -> None:
+    answers = iter([True, True, False])
+
+    def session(exchange: Exchange) -> None:
+        if next(answers):
+            exchange.refuse(503, "model_loading", "The model is still loading.")
+        else:
+            exchange.refuse(404, "session_not_found", "This session does not exist.")
+
+    daemon.route("GET /v1/sessions/a", session)
+    done = llmctl(daemon, "chat", "--session", "a", lines="x\n")
+    assert (done.returncode, done.stdout) == (0, "X\n")
+    assert done.stderr.splitlines()[0] == "[llmd still loads its model; the chat goes on when it is loaded]"
+    assert [one.method for one in daemon.asked] == ["GET", "GET", "GET", "POST"]
+
+
 def test_a_pipe_gets_no_progress(daemon: FakeDaemon) -> None:
     daemon.route(CHAT, thinking(progress(512), chunk("Yes.")))
     done = llmctl(daemon, "chat", "--session", "a", lines="long\n")

@@ -374,7 +374,7 @@ async def test_keys_count_from_the_beginning(tmp_path: Path, gate: threading.Eve
 
 
 VERBS = (
-    "status", "status --json", "models", "chat --session a", "sessions list", "sessions show a",
+    "status", "status --json", "models", "sessions list", "sessions show a",
     "sessions reset a", "sessions close a", "sessions explain a", "sessions fork a b", "sessions park a",
     "sessions pin a", "sessions rename a b", "sessions save a label", "sessions load label", "sessions saved list",
     "sessions saved remove label",
@@ -393,7 +393,7 @@ def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
 
 def test_every_verb_is_tried() -> None:
     untried = {verb for verb in leaves(ctl.parser()) if not any(f"{tried} ".startswith(f"{verb} ") for tried in VERBS)}
-    assert untried == {"help", "version", "models list", "models show", "models pull", "models remove"}
+    assert untried == {"chat", "help", "version", "models list", "models show", "models pull", "models remove"}
 
 
 async def test_a_chat_waits(

@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 ANSWER_BYTES_MAX = 64 << 20
 EVENT_BYTES_MAX = 16 << 20
+_KEEP_ALIVE = b": keep-alive"
 
 
 class DaemonAbsent(Exception):
@@ -234,10 +235,12 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Yields the data of each event of a stream, until the event [DONE]. Skips comments, which only keep the
-        connection alive.
+        """Yields the data of each event of a stream, until the event [DONE], and each comment as {"comment": text}.
+        Skips comments that only keep the connection alive.
         """
         while line := self._line():
+            if line.startswith(b":") and line.strip() != _KEEP_ALIVE:
+                yield {"comment": line[1:].strip().decode("utf-8", "replace")}
             if not line.startswith(b"data:"):
                 continue
             data = line[5:].strip()

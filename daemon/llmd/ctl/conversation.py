@@ -5,6 +5,7 @@ conversation before it.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
 PROGRAM = "llmctl"
+_LOOK_S = 0.5
+"""Time between two attempts to get a session while llmd loads its model."""
 OWN = 0
 """The owner number of requests over the unix socket."""
 
@@ -42,10 +45,17 @@ class Display:
             output.remark(text.dim(text.printable(added), sys.stderr), end="")
 
     def progress(self, n_done: int, n_tokens: int) -> None:
-        if n_done < n_tokens and sys.stderr.isatty():
+        if n_done < n_tokens:
+            self._status(f"{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed")
+
+    def comment(self, status: str) -> None:
+        """Shows the progress that llmd reports in a comment of the stream while it loads its model."""
+        self._status(text.printable(status))
+
+    def _status(self, status: str) -> None:
+        if sys.stderr.isatty():
             self._begin("")
-            shown = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
-            output.remark(text.dim(shown, sys.stderr), end="")
+            output.remark(text.dim(f"[{status}]", sys.stderr), end="")
             self._on_line = "progress"
 
     def end(self) -> None:
@@ -85,6 +95,8 @@ class ChatTurn:
         self.reasoning += reasoning
         if display is None:
             return
+        if comment := chunk.get("comment"):
+            display.comment(comment)
         if progress := chunk.get("prompt_progress"):
             display.progress(progress.get("processed", 0), progress.get("total", 0))
         if reasoning:
@@ -227,14 +239,21 @@ class Conversation:
             )
 
     def _session(self) -> Json | None:
-        try:
-            return self.client.session(self.name)
-        except DaemonRefused as error:
-            if error.status == 404:
-                return None
-            if error.status == 409:  # several owners have a session with this id
-                return {"tokens": 1}
-            raise
+        """Returns the session, or None if it does not exist. While llmd loads its model, waits."""
+        while True:
+            try:
+                return self.client.session(self.name)
+            except DaemonRefused as error:
+                if error.status == 404:
+                    return None
+                if error.status == 409:  # several owners have a session with this id
+                    return {"tokens": 1}
+                raise
+            except DaemonAbsent as absent:
+                if absent.reason != "starting":
+                    raise
+                self._note_once("llmd still loads its model; the chat goes on when it is loaded")
+                time.sleep(_LOOK_S)
 
     def _keep(self) -> None:
         aside = self._on_disk(
