@@ -79,9 +79,9 @@ LLM_API const char *llm_gpu_trouble(void);
 
 typedef struct llm_machine {
     uint64_t free_bytes;    /* host memory that this process can still use: on the machine and within its limits */
-    uint64_t allowed_bytes; /* host memory until a limit of the control groups; UINT64_MAX: there is no limit */
+    uint64_t allowed_bytes; /* host memory until a limit of the control groups. UINT64_MAX means no limit */
     int32_t n_cores;        /* physical cores that this process may use, at most its quota */
-    int32_t n_allowed;      /* quota of processors of the control groups; INT32_MAX: there is no quota */
+    int32_t n_allowed;      /* quota of processors of the control groups. INT32_MAX means no quota */
 } llm_machine;
 
 typedef struct llm_device {
@@ -94,8 +94,8 @@ typedef struct llm_device {
 /* Measures this machine. Any thread. */
 LLM_API void llm_machine_measure(llm_machine *out);
 
-/* Stores up to n_out of the devices on which this build can compute, and returns how many there are. Loads the backends,
- * which takes a second if there is a GPU. Any thread. */
+/* Stores up to n_out of the devices on which this build can compute. Returns the number of all such devices. Loads the
+ * backends. With a GPU, this takes a second. Any thread. */
 LLM_API size_t llm_devices(llm_device *out, size_t n_out);
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
@@ -405,8 +405,8 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call
  * is returned as text. No text is returned twice. Only two kinds of text are lost:
- * - blanks and delimiters next to a tool call
- * - after a syntax error behind the name of a tool call: the text up to the delimiter that closes the call
+ * - Blanks and delimiters next to a tool call are lost.
+ * - A tool call can have a syntax error after its name. The text from the error to the closing delimiter is lost.
  * The arguments of a complete call are a JSON object. The arguments of an incomplete call are the beginning of a JSON
  * object. Arguments are not checked against the tool's schema. The cost per token does not grow with the answer.
  *
