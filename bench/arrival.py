@@ -1,9 +1,9 @@
-"""One or two long prompts arrive while four streams run: gaps of streams, time to first token of prompts.
+"""One or two long prompts arrive during four streams: gaps of streams, time to first token of prompts.
 
 A gap is the time between two texts of a stream. A step is the median gap of the four streams while no other request
-runs. "longest gap" is the median of the longest gaps of the four streams. The median is used because a single stream
-can have a long gap without a pause of the model. Such a stream waits until all tokens of a character have been
-generated. A newcomer is a request with a long prompt.
+runs. "longest gap" is the median of the longest gaps of the four streams. A single stream can have a long gap without a
+pause of the model: it waits until all tokens of a character have been generated. So the median is used. A newcomer is a
+request with a long prompt.
 """
 
 from __future__ import annotations

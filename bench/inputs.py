@@ -87,8 +87,8 @@ INTEGERS = (
 
 
 def combined(n_floats: int, n_objects: int) -> Send:
-    """Makes a chat request that takes long to decode. The request combines floats that are slow to parse, many objects,
-    and integers that are written as floats.
+    """Makes a chat request that takes long to decode. The request combines slow floats, many objects, and integers that
+    are written as floats.
     """
     values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
     call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)

@@ -1,8 +1,8 @@
 """Runs llama.cpp's own programs (llama-server, llama-bench) for comparison. `./build.sh peer` builds them from the same
 source and with the same compiler flags as llmd.
 
-The programs run as users run them, with the environment of a shell and their default options. An option is added only
-if a measurement is impossible without it, such as a slot for each stream or a longer context.
+The programs run as users run them, with the environment of a shell and their default options. Options are added only
+where a measurement needs them, for example a slot for each stream or a longer context.
 """
 
 from __future__ import annotations

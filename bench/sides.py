@@ -1,4 +1,4 @@
-"""The servers that a measurement compares: llmd, and llama-server if it is built. Both run as users run them, with
+"""The servers that a measurement compares: llmd and, where it is built, llama-server. Both run as users run them, with
 default options where possible.
 """
 

@@ -167,8 +167,8 @@ class TurnLog:
 
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
         """Returns whether the branch in this entry began its last turn as a copy of another branch of the same session.
-        `n_prompt` and `n_reused` are the numbers that the session table shows for the branch's last turn. Returns False
-        while that turn runs: a turn is recorded at its end. Any thread.
+        `n_prompt` and `n_reused` are the numbers that the session table shows for the branch's last turn. A turn is
+        recorded at its end. So the result is False during that turn. Any thread.
         """
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)

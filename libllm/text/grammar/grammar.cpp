@@ -472,9 +472,9 @@ std::vector<bool> empty_rules(const grammar &g)
 }
 
 /* A rule with which another rule, the outer rule, can begin. It is harmless if it is also the last element of its
- * alternative, after elements that can be empty. It then replaces the outer rule on the stack (grammar_walk::advanced).
- * So the stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a
- * rule. llama.cpp's converters write such repetitions for tool calls. */
+ * alternative, after elements that can be empty. It then replaces the outer rule on the stack. So the stack does not
+ * grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a rule. llama.cpp's
+ * converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;

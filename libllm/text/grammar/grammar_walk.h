@@ -24,10 +24,10 @@
  * Without runs, each character of each token was a separate step. In the slowest cases, picking a token took 6 to 41 ms
  * (99th percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
  *
- * A client can send a grammar that is designed to be slow, for example with ambiguous rules that multiply the stacks.
- * If one call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends
- * the request. Earlier stacks, places and ways are kept only to make later steps faster. They are dropped if there are
- * more than STACKS_KEPT, PLACES_KEPT or WAYS_KEPT of them (forget_others). */
+ * A client can send a grammar that is designed to be slow. For example, ambiguous rules multiply the stacks. If one
+ * call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the
+ * request. Earlier stacks, places and ways are kept only to make later steps faster. They are dropped if there are more
+ * than STACKS_KEPT, PLACES_KEPT or WAYS_KEPT of them (forget_others). */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 

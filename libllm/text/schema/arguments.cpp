@@ -106,7 +106,7 @@ class argument_compiler {
             std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
         std::vector<node> ways;
         for (const shape &s : shapes) {
-            /* a shape that does not declare the name would allow any value: the schema's author did not intend that */
+            /* a shape without the name would allow any value, against the intention of the schema's author */
             if (is_declared && !declares(s, name)) {
                 one.is_required = false;
                 continue;

@@ -5,8 +5,8 @@
  * The danger is a product of choices: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
- * dropped at once. Its own choices are never tried. STRICT refuses the schema if there are still more than SHAPES_MAX
- * shapes, or if the budget is spent. LOOSE ignores all choices of the value and enforces only the unconditional
+ * dropped at once. Its own choices are never tried. If there are still more than SHAPES_MAX shapes, or the budget is
+ * spent, STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the unconditional
  * conditions. */
 #include <algorithm>
 #include <cmath>
@@ -163,9 +163,9 @@ size_t expansion::state::n_items() const
  * Calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
  * combination of alternatives that does not contradict itself. If `has_choices` is false, all choices are ignored.
  *
- * A condition that is already merged (in `met`) is skipped. Without this check, a schema that refers to itself would
- * never end, such as {"allOf": [{"$ref": "#"}]}. If the state has both a condition and its negation, the state is
- * dropped at once, without comparing keywords. */
+ * A condition that is already merged (in `met`) is skipped. Without this check, a schema such as {"allOf": [{"$ref":
+ * "#"}]} would never end. If the state has both a condition and its negation, the state is dropped at once, without
+ * comparing keywords. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
     if (has_choices && !budget.take(work_budget::MERGED_STATE)) {

@@ -28,7 +28,7 @@ inline constexpr const char *WITH_TEXT[] = {"pattern"};
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 
-/* Keywords whose negation cannot be enforced: no field of `shape` (shape.h) can express it. */
+/* Keywords whose negation cannot be enforced. No field of `shape` (shape.h) can express such a negation. */
 inline constexpr const char *NOT_NEGATED[] = {"oneOf",
                                               "if",
                                               "additionalProperties",

@@ -46,7 +46,7 @@ node expansion::member_node(const shape &s, const std::string &name)
                 const automaton *pattern = patterns.find(it.key(), nullptr);
                 if (pattern == nullptr || pattern->accepts(name)) {
                     is_declared = true;
-                    /* without an automaton it is unknown if the pattern matches, so its schema is left out */
+                    /* a pattern without an automaton could match or not, so its schema is left out */
                     if (pattern != nullptr) {
                         out.push_back({&*it});
                     }

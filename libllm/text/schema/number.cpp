@@ -99,7 +99,7 @@ std::string either(const std::vector<std::string> &alternatives)
  *
  * The functions below have a parameter `low`. It is true if the digits so far equal those of the lower bound. Then this
  * bound limits the next digit. `high` is the same for the upper bound. After a digit that differs from the bound's
- * digit, the bound no longer matters. For example, these are the numbers from 137 to 254:
+ * digit, the bound no longer matters. The numbers from 137 to 254, for example, are:
  * - 1, then 3, then 7 to 9
  * - 1, then 4 to 9, then any digit
  * - 2, then 0 to 4, then any digit

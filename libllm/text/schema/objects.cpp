@@ -311,8 +311,8 @@ void writer::order_members(object_plan *plan)
 }
 
 /* Returns GBNF for the objects of the shape, or "" if no object is valid. Each count of members takes a copy of all
- * rules of the object. So members are counted only if necessary: minProperties or maxProperties must demand more than
- * the required and declared members imply. */
+ * rules of the object. So members are counted only if minProperties or maxProperties demand more than the required and
+ * declared members imply. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

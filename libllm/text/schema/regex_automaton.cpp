@@ -139,9 +139,9 @@ class net {
         return after;
     }
 
-    /* Finds all nodes that can be reached from the nodes in `todo` without consuming a character. Stores some of these
-     * nodes in `reached`: the nodes that consume a character, and node 0, the end of the expression. For each node,
-     * `seen` has the number of the last call that visited it. Clearing a flag per node would take longer than the
+    /* Finds all nodes that can be reached from the nodes in `todo` without consuming a character. Stores in `reached`
+     * the nodes that consume a character, and node 0 if it was found. Node 0 is the end of the expression. For each
+     * node, `seen` has the number of the last call that visited it. Clearing a flag per node would take longer than the
      * search. */
     void close()
     {

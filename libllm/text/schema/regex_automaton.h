@@ -9,8 +9,8 @@
 #include "text/schema/automaton.h"
 
 /* Throws grammar_fault for a malformed expression. Throws grammar_beyond for an expression that is too large or takes
- * too much work. Also throws it for constructs that an automaton cannot represent: back references, word boundaries,
- * and look-around other than a look-ahead at the start. */
+ * too much work. Also throws it for back references, word boundaries, and look-around other than a look-ahead at the
+ * start. An automaton cannot represent these. */
 automaton regex_automaton(const std::string &expression, work_budget &budget);
 
 #endif

@@ -75,7 +75,7 @@ class rules {
      * `most` means no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* now() returns how many rules there are. forget() removes all rules that were added since. A failed compilation
+    /* `now` returns how many rules there are. `forget` removes all rules that were added since. A failed compilation
      * leaves rules that refer to reserved but undefined names. A grammar with an undefined rule would be refused as a
      * whole. */
     struct mark {

@@ -33,8 +33,8 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 
 /* Stores in *all the strings that satisfy all string conditions of the shape. These are patterns, formats, excluded
  * strings, and lengths. Returns false if there are no conditions but lengths. The caller then writes the length as a
- * repetition (rules::repeated). An automaton would have a state for each length. If one condition would make the
- * automaton too large, only this condition is ignored. */
+ * repetition. An automaton would have a state for each length. If one condition would make the automaton too large,
+ * only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -185,9 +185,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
         return out.add(*found);
     }
     /* Programs write numbers close to zero, or far from it, with an exponent, such as 1e-05 and 1e+16. number_rule
-     * writes no exponents. A regular expression cannot compare digits and an exponent together with a bound. Tiny
-     * numbers (below 1e-4) can have an exponent only if all tiny numbers are within the bounds. The same holds for huge
-     * numbers (1e16 and more). */
+     * writes no exponents. A regular expression cannot compare digits and an exponent together with a bound. Numbers
+     * below 1e-4 can have an exponent only if all such numbers are within the bounds. The same holds for numbers of
+     * 1e16 and more. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";

@@ -180,7 +180,7 @@ class expansion {
      * cannot be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* Returns true if the first `depth` levels of the schema prove that no value satisfies the node. */
+    /* Returns true if no value satisfies the node. Examines only the first `depth` levels of the schema. */
     bool is_nothing(const node &n, size_t depth);
 
     /* Returns all conditions that a shape puts on the object member with this name. */

@@ -33,7 +33,7 @@ verdict unknown(const schema_json &schema, const char *keyword)
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict. An UNKNOWN verdict without a keyword gets `keyword`, so that STRICT refuses the schema. Used for
+/* Returns the verdict. An UNKNOWN verdict without a keyword gets `keyword`. STRICT then refuses the schema. Used for
  * `not`, `oneOf` and `if`, which turn a verdict into another. Without a keyword, STRICT would treat the UNKNOWN verdict
  * as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
