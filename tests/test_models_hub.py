@@ -104,7 +104,7 @@ def test_a_download_and_a_start_without_the_hub(hub: LocalHub, find: Finder, mod
             "file": "t-Q4_K_M.gguf",
             "files": 1,
             "size": "5 MiB",
-            "why": "Q4_K_M is the most preferred quantization that the repository has",
+            "why": "Q4_K_M is the most preferred quantization that is available",
         }
     ]
     assert find.files() == sorted([hashlib.sha256(model).hexdigest(), "t-Q4_K_M.gguf", "main"])  # no copy
@@ -135,6 +135,26 @@ def test_a_quantization_that_is_not_cached_is_downloaded(hub: LocalHub, find: Fi
     find("a/b")
     assert find("a/b:q8_0")["path"].endswith("/m-Q8_0.gguf") and len(hub.downloads) == 1
     assert find("a/b")["path"].endswith("/m-Q4_K_M.gguf") and hub.requests == []
+
+
+def test_a_file_of_an_older_commit_stays_cached(hub: LocalHub, find: Finder, model: bytes) -> None:
+    hub.add("a/b", {"m-Q8_0.gguf": model + b"1", "m-Q4_K_M.gguf": model}, commit="1" * 40)
+    older = find("a/b")["path"]
+    hub.add("a/b", {"m-Q8_0.gguf": model + b"1", "m-Q4_K_M.gguf": model}, commit="2" * 40)
+    newer = find("a/b:q8_0")["path"]
+    assert "1" * 40 in older and "2" * 40 in newer
+    for name, path in (("a/b", older), ("a/b:q4_k_m", older), ("a/b:q8_0", newer)):
+        assert find(name, HF_HUB_OFFLINE="1")["path"] == path
+
+
+def test_a_cached_model_needs_no_memory_to_spare(hub: LocalHub, find: Finder, model: bytes) -> None:
+    """Otherwise a start while other programs use the memory would download another quantization."""
+    hub.add("a/b", {"m-Q4_K_M.gguf": model, "m-Q2_K.gguf": model[: 2 * MIB]})
+    cached = find("a/b")["path"]
+    assert find("a/b", free=len(model) + 1)["path"] == cached
+    assert find("a/b:q4_k_m", free=MIB)["path"] == cached  # libllm says how much memory the model needs
+    assert hub.requests == []
+    assert find("a/b", free=len(model) - 1)["path"].endswith("m-Q2_K.gguf")
 
 
 def test_a_file_with_the_same_content_is_not_downloaded_again(hub: LocalHub, find: Finder, model: bytes) -> None:
@@ -323,7 +343,12 @@ def test_a_full_disk(hub: LocalHub, find: Finder, model: bytes) -> None:
         f"the disk has 1 MiB free in {find.home}, and the download needs 5 MiB: free some space, or set HF_HOME to a "
         "folder on another disk"
     )
-    assert find.error("a/b", before=FULL_DISK) == (
+    blobs = cache / "models--a--b" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / f"{hashlib.sha256(model).hexdigest()}.incomplete").write_bytes(model[: 4 * MIB])
+    assert find("a/b", before=SMALL_DISK)["path"]  # the rest of an interrupted download is less than 1 MiB
+    hub.add("a/b", {"n.gguf": model + b"1"})
+    assert find.error("a/b:n.gguf", before=FULL_DISK) == (
         f"the disk of {cache} is full: free some space, or set HF_HOME to a folder on another disk; the next start "
         "continues the download"
     )

@@ -23,7 +23,7 @@ _PREFERRED = (
     "F32",
 )  # fmt: skip
 """Quantizations from the first choice to the last. Q4_K_M is the first choice of llama.cpp and Ollama, too."""
-_MEMORY_SHARE = 0.9
+MEMORY_SHARE = 0.9
 """Share of the available memory that the weights may take if llmd chooses the file. The KV cache needs the rest."""
 _LISTED_MAX = 12
 
@@ -156,7 +156,7 @@ def _only(found: Sequence[Candidate]) -> Candidate:
 
 
 def _preferred(candidates: Sequence[Candidate], free_bytes: int | None) -> Choice:
-    most = None if free_bytes is None else int(free_bytes * _MEMORY_SHARE)
+    most = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
     fitting = [one for one in candidates if most is None or one.n_bytes <= most]
     if not fitting:
         smallest = min(candidates, key=lambda one: one.n_bytes)
@@ -168,9 +168,9 @@ def _preferred(candidates: Sequence[Candidate], free_bytes: int | None) -> Choic
     chosen = _only([one for one in fitting if _rank(one) == rank])
     tag = chosen.quantization or "a file without a known quantization"
     if len(candidates) == 1:
-        why = "the only model in the repository"
+        why = "there is no other"
     elif all(_rank(one) >= rank for one in candidates):
-        why = f"{tag} is the most preferred quantization that the repository has"
+        why = f"{tag} is the most preferred quantization that is available"
     else:
         why = f"{tag} is the most preferred quantization that fits into {gib(free_bytes or 0)} of memory"
     return Choice(chosen, why)

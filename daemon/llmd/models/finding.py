@@ -13,9 +13,9 @@ from ..process.logs import fields
 from ..process.progress import Download
 from . import catalog
 from .catalog import LM_STUDIO, OLLAMA, LocalModel, local_models
-from .choice import Choice, RepositoryFile, candidates_of, choose, gib, is_projector
+from .choice import MEMORY_SHARE, Choice, RepositoryFile, candidates_of, choose, gib, is_projector
 from .errors import ModelError
-from .names import HubName, is_hub_name, parse_hub_name
+from .names import MAIN, HubName, is_hub_name, parse_hub_name
 
 log = logging.getLogger("llmd.models")
 
@@ -91,23 +91,40 @@ def pull(name: HubName, free_bytes: int | None, download: Download) -> Path:
 
 
 def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
-    """Returns the path of a cached model that matches the name, or None. Does not use the network."""
+    """Returns the path of a cached model that matches the name, or None. Does not use the network. Takes every cached
+    commit into account, because the newest one may lack a file that was downloaded before.
+    """
     from . import hub
     from .gguf_header import read_header
 
+    places: dict[str, Path] = {}
+    candidates = []
     for snapshot in hub.snapshots(name.repository):
-        if name.revision not in (*snapshot.refs, snapshot.folder.name):
+        if name.revision not in (MAIN, *snapshot.refs, snapshot.folder.name):
             continue
-        complete = [one for one in candidates_of(snapshot.files) if one.is_complete]
-        try:
-            choice = choose(complete, name.quantization, name.file, free_bytes)
-            read_header(snapshot.folder / choice.candidate.first)
-        except ModelError as error:
-            log.debug("not in the cache", extra=fields(name=str(name), reason=str(error)))
-            continue
-        _report("model found in the cache", name, choice)
-        return snapshot.folder / choice.candidate.first
-    return None
+        for one in candidates_of(snapshot.files):
+            if one.is_complete and one.name not in places:
+                places[one.name] = snapshot.folder
+                candidates.append(one)
+    try:
+        choice = choose(candidates, name.quantization, name.file, _bytes_for_cached(name, free_bytes))
+        path = places[choice.candidate.name] / choice.candidate.first
+        read_header(path)
+    except ModelError as error:
+        log.debug("not in the cache", extra=fields(name=str(name), reason=str(error)))
+        return None
+    _report("model found in the cache", name, choice)
+    return path
+
+
+def _bytes_for_cached(name: HubName, free_bytes: int | None) -> int | None:
+    """Returns the memory for a model that needs no download. A named model is taken whatever its size, because libllm
+    refuses it with a better reason than that the cache does not have it. Otherwise the weights may take all memory that
+    is free now, so that a busy machine does not download a smaller model.
+    """
+    if free_bytes is None or name.quantization or name.file:
+        return None
+    return int(free_bytes / MEMORY_SHARE) + 1
 
 
 def _report(message: str, name: HubName, choice: Choice) -> None:

@@ -144,7 +144,7 @@ def download(name: HubName, listing: Listing, files: Sequence[RepositoryFile], p
     digest = f"sha256:{files[0].sha256}" if files[0].sha256 else ""
     progress.begin(str(name), sum(file.n_bytes for file in files), digest)
     with _explained(name):
-        _check_space(sum(file.n_bytes for file in files if _cached(name, listing, file) is None))
+        _check_space(sum(_missing_bytes(name, listing, file) for file in files))
         paths = [_fetch(name, listing, file, progress) for file in files]
         _write_ref(name, listing.commit)
     progress.end()
@@ -154,6 +154,19 @@ def download(name: HubName, listing: Listing, files: Sequence[RepositoryFile], p
 def _cached(name: HubName, listing: Listing, file: RepositoryFile) -> Path | None:
     found = try_to_load_from_cache(name.repository, file.path, revision=listing.commit)
     return Path(found) if isinstance(found, str) and os.path.getsize(found) == file.n_bytes else None
+
+
+def _missing_bytes(name: HubName, listing: Listing, file: RepositoryFile) -> int:
+    """Returns how much of the file must be downloaded. An interrupted download already takes its part of the disk."""
+    if _cached(name, listing, file) is not None:
+        return 0
+    blob = _repository_folder(name) / "blobs" / (file.sha256 or "")
+    if file.sha256 is not None and blob.exists():
+        return 0
+    try:
+        return max(0, file.n_bytes - os.path.getsize(f"{blob}.incomplete"))
+    except OSError:
+        return file.n_bytes
 
 
 def _fetch(name: HubName, listing: Listing, file: RepositoryFile, progress: Download) -> Path:
@@ -319,7 +332,7 @@ def _explained(name: HubName) -> Iterator[None]:
     except _TRANSPORT_ERROR as error:
         raise ModelError(_unreachable(error)) from None
     except ValueError as error:
-        raise ModelError(f"the library refuses the name: {_one_line(error)}") from None
+        raise ModelError(f"huggingface_hub refuses the download: {_one_line(error)}") from None
 
 
 def _refusal(name: HubName, error: HfHubHTTPError) -> str:
