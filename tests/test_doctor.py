@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -257,6 +258,16 @@ def test_what_is_printed(findings: list[Finding], capsys: pytest.CaptureFixture[
     assert shown["findings"][2] == {
         "subject": "port", "verdict": "wrong", "fact": "Taken.", "advice": "Stop it."
     }  # fmt: skip
+
+
+def test_a_reader_that_leaves(findings: list[Finding], capfd: pytest.CaptureFixture[str]) -> None:
+    """The output goes to a pipe that nobody reads, as in `llmd doctor | true`."""
+    findings.append(Finding("port", "wrong", "Taken.", "Stop it."))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed, contextlib.redirect_stdout(closed):
+        assert report.main([]) == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_an_option_that_is_none(findings: list[Finding], capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ SENTENCES = {
 
 START = """\
 check that llmd runs: systemctl status llmd    or, from a checkout:  ./build.sh serve
+check this machine:   llmd doctor
 use another socket:   llmctl --socket PATH, or LLMD_SOCKET=PATH"""
 BUSY = """\
 wait longer:          llmctl --timeout SECONDS

@@ -29,10 +29,13 @@ def main(arguments: Sequence[str]) -> int:
     findings = list(checked(config))
     wrong = [one for one in findings if one.verdict == "wrong"]
     if _JSON in arguments:
-        print(json.dumps({"is_ok": not wrong, "findings": [asdict(one) for one in findings]}, indent=2))
+        text = json.dumps({"is_ok": not wrong, "findings": [asdict(one) for one in findings]}, indent=2)
     else:
-        print("\n".join([*map(line_of, findings), "", summary(findings)]))
-    sys.stdout.flush()
+        text = "\n".join([*map(line_of, findings), "", summary(findings)])
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:  # the program that reads the output has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1 if wrong else 0
 
 

@@ -147,7 +147,11 @@ def _tcp(host: str, port: int) -> socket.socket:
         listener.listen(limits.BACKLOG)
     except OSError as error:
         listener.close()
-        advice = "; choose another port with --port" if error.errno == errno.EADDRINUSE else ""
+        advice = (
+            "; choose another port with --port, or run llmd doctor to see which program has it"
+            if error.errno == errno.EADDRINUSE
+            else ""
+        )
         raise ListenError(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}{advice}") from None
     return listener
 
