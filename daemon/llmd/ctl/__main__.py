@@ -41,10 +41,12 @@ ELSEWHERE = {
     "stop": "llmctl does not stop llmd: press Ctrl-C in its terminal, or run systemctl stop llmd; "
     "to end a session, run llmctl sessions close ID",
 }
-"""Verbs that people know from Ollama and Docker, with the sentence that says which program does what they mean."""
+"""Verbs that people know from Ollama and Docker, but that llmctl does not have, with a sentence that says what to do
+instead.
+"""
 OTHER_MODEL = "llmctl run starts a chat with the model that llmd serves; to serve another model, run llmd {}"
 VALUED = ("--socket", "--timeout")
-"""Options before the verb that have a value."""
+"""Options that have a value and can come before the verb."""
 
 
 class VerbParser(argparse.ArgumentParser):

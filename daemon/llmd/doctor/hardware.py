@@ -21,7 +21,9 @@ _MAGIC = b"GGUF"
 
 
 def processor(description: str) -> Finding:
-    """`description` is that of libllm (llm_processor)."""
+    """Checks which features of the processor the compute kernels use. `description` is libllm's text about these
+    features (llm_processor).
+    """
     used, _, left_out = description.partition("; flash attention")[0].partition("; leaves out ")
     if left_out:
         return Finding(
@@ -32,7 +34,7 @@ def processor(description: str) -> Finding:
 
 
 def cores(machine: Machine, n_threads: int, n_processors: int) -> Finding:
-    """`n_threads` is --threads, and `n_processors` is how many processors this process may use."""
+    """Checks --threads. `n_threads` is its value, and `n_processors` is how many processors this process may use."""
     quota = "" if machine.n_allowed == _INT32_MAX else f"; the quota of its control groups is {machine.n_allowed}"
     fact = f"llmd may use {_counted(machine.n_cores, 'core')}{quota}."
     if n_threads > n_processors:
@@ -50,7 +52,9 @@ def _counted(n: int, noun: str) -> str:
 
 
 def gpus(devices: Sequence[Device], trouble: str, n_layers: int, nodes: Path = Path("/dev")) -> Finding:
-    """`trouble` is libllm's reason why a build for GPUs uses the CPU, and `n_layers` is --gpu-layers."""
+    """Checks whether llmd can use the GPUs. `trouble` is libllm's reason why a build for GPUs uses the CPU, and
+    `n_layers` is --gpu-layers.
+    """
     found = [device for device in devices if device.is_gpu]
     if found:
         listed = "; ".join(
@@ -77,8 +81,8 @@ def gpus(devices: Sequence[Device], trouble: str, n_layers: int, nodes: Path = P
 
 
 def memory(machine: Machine, devices: Sequence[Device], n_total: int, n_model: int | None) -> Finding:
-    """`n_total` is the size of the machine's memory. `n_model` is the size of the model's file, or None if it is not
-    known.
+    """Checks whether the model fits into the memory. `n_total` is the size of the machine's memory. `n_model` is the
+    size of the model's file, or None if this size is not known.
     """
     fact = f"{size(machine.free_bytes)} of {size(n_total)} of host memory are free for llmd"
     if machine.allowed_bytes != _UINT64_MAX:

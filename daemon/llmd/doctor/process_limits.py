@@ -15,7 +15,7 @@ _TOKEN_BYTES = 4
 
 
 def open_files(hard: int) -> Finding:
-    """`hard` is the hard limit on open files, up to which llmd raises its own limit."""
+    """Checks the limit on open files. `hard` is the hard limit, up to which llmd raises its own limit."""
     if hard == resource.RLIM_INFINITY or hard >= _FILES:
         return Finding("open files", "ok", f"llmd may open {_number(hard)} files, and needs at most {_FILES}.")
     return Finding(
@@ -30,7 +30,8 @@ def locked_memory(soft: int) -> Finding:
 
 
 def shared_memory(directory: Path, n_needed: int) -> Finding:
-    """`n_needed` is the size of the session table in bytes (`session_table_bytes`)."""
+    """Checks the directory of the session table. `n_needed` is the size of the table in bytes (`session_table_bytes`).
+    """
     if not os.access(directory, os.W_OK | os.X_OK):
         return Finding(
             "shared memory", "wrong", f"This user cannot write to {directory}, where llmd has its session table.",
@@ -47,7 +48,7 @@ def shared_memory(directory: Path, n_needed: int) -> Finding:
 
 
 def session_table_bytes(config: Config) -> int:
-    """Returns about how large the session table can become: one token array for each entry."""
+    """Returns about how many bytes the session table can have. It has a token array for each entry."""
     n_entries = config.max_sessions + config.scratch_sessions + config.max_parked
     return n_entries * (config.ctx_size or limits.AGENT_CONTEXT_TOKENS) * _TOKEN_BYTES
 

@@ -16,7 +16,9 @@ _ANSWER_S_MAX = 10.0
 
 
 def users(is_reported: bool, has_keys: bool) -> Finding:
-    """`is_reported` is whether the kernel reports which user has a TCP connection."""
+    """Checks whether llmd can tell users apart. `is_reported` says whether the kernel reports which user has a TCP
+    connection.
+    """
     if is_reported:
         return Finding("users", "ok", "The kernel reports which user of this machine connects.")
     if has_keys:

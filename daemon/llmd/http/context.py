@@ -44,7 +44,7 @@ class LoadedModel:
     heartbeat: Heartbeat
     model_id: str
     path: str = ""
-    """The file that is served. Not a path if the model is a simulated one."""
+    """Path of the served file. For a simulated model, its name (sim:...)."""
     database: Database | None = None
     saved_answers: SavedAnswers | None = None
     """None if no state directory is set. `database` is then None, too."""

@@ -36,7 +36,7 @@ class _Abandoned(Exception):
 
 
 class _Pull:
-    """A download in a thread of its own, which does not keep the process from ending."""
+    """Downloads a model in a separate daemon thread, so that the process can end during a download."""
 
     def __init__(self, name: HubName, with_gpu: bool) -> None:
         self._name = name
