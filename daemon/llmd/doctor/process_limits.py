@@ -30,8 +30,7 @@ def locked_memory(soft: int) -> Finding:
 
 
 def shared_memory(directory: Path, n_needed: int) -> Finding:
-    """Checks the directory of the session table. `n_needed` is the size of the table in bytes (`session_table_bytes`).
-    """
+    """Checks the directory of the session table. `n_needed` is the size of the table, from `session_table_bytes`."""
     if not os.access(directory, os.W_OK | os.X_OK):
         return Finding(
             "shared memory", "wrong", f"This user cannot write to {directory}, where llmd has its session table.",
