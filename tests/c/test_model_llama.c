@@ -447,7 +447,7 @@ static void test_bad_files_are_explained(void)
     CHECK(mkdtemp(folder) != NULL && stat(good, &facts) == 0);
     snprintf(broken, sizeof broken, "%s/broken.gguf", folder);
     check_refused("/no/such/model.gguf", usual(NULL), LLM_MODEL_LOAD, "No such file");
-    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "not a regular file");
+    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "it is a directory");
     check_refused("", usual(NULL), LLM_INVALID, "no model is named");
     write_part("/proc/self/exe", broken, 4096);
     check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "not a GGUF");
