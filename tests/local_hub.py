@@ -120,9 +120,13 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(404)
 
+    def _spelled(self, name: str) -> str:
+        """Returns the name of a repository as it was added. The hub ignores capitals."""
+        return next((one for one in self.hub.repositories if one.lower() == name.lower()), name)
+
     def _repository(self, name: str, revision: str, token: str | None) -> Repository | None:
         """Returns the repository, or answers with an error and returns None."""
-        found = self.hub.repositories.get(name)
+        found = self.hub.repositories.get(self._spelled(name))
         if token not in (None, TOKEN):
             self._answer(401, {"X-Error-Message": "Invalid credentials in Authorization header"})
         elif found is None or (found.access == "private" and token is None):
@@ -148,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for path, content in found.files.items()
         ]
-        self._answer(200, body=json.dumps({"id": name, "sha": found.commit, "siblings": siblings}).encode())
+        self._answer(
+            200, body=json.dumps({"id": self._spelled(name), "sha": found.commit, "siblings": siblings}).encode()
+        )
 
     def _redirect(self, name: str, revision: str, path: str, token: str | None) -> None:
         found = self._repository(name, revision, token)

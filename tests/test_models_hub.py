@@ -137,6 +137,14 @@ def test_a_quantization_that_is_not_cached_is_downloaded(hub: LocalHub, find: Fi
     assert find("a/b")["path"].endswith("/m-Q4_K_M.gguf") and hub.requests == []
 
 
+def test_capitals_do_not_matter(hub: LocalHub, find: Finder, model: bytes) -> None:
+    hub.add("Ann/Tiny-GGUF", {"m.gguf": model})
+    path = find("ann/tiny-gguf")["path"]
+    assert "models--Ann--Tiny-GGUF" in path
+    for name in ("ann/tiny-gguf", "Ann/Tiny-GGUF", "hf.co/ANN/tiny-GGUF"):
+        assert find(name, HF_HUB_OFFLINE="1")["path"] == path
+
+
 def test_a_file_of_an_older_commit_stays_cached(hub: LocalHub, find: Finder, model: bytes) -> None:
     hub.add("a/b", {"m-Q8_0.gguf": model + b"1", "m-Q4_K_M.gguf": model}, commit="1" * 40)
     older = find("a/b")["path"]

@@ -44,9 +44,9 @@ class DownloadDisplay:
             return
         self._drawn_s = now
         line = bar(download, self._seconds_left(download, now))[: shutil.get_terminal_size().columns - 1]
-        end = "" if download.is_running else "\n"
+        end = "\r" if download.is_running else "\n"  # a log line overwrites the bar, as does the message after Ctrl-C
         try:
-            sys.stderr.write(f"\r\033[K{line}{end}")
+            sys.stderr.write(f"\033[K{line}{end}")
             sys.stderr.flush()
         except OSError:
             self._has_bar = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ..process.logs import fields
@@ -78,6 +79,7 @@ def pull(name: HubName, free_bytes: int | None, download: Download) -> Path:
     from . import hub  # the library takes half a second to import
 
     listing = hub.list_files(name)
+    name = replace(name, repository=listing.repository)
     candidates = candidates_of(listing.files)
     choice = choose(candidates, name.quantization, name.file, free_bytes)
     _report("model chosen", name, choice)

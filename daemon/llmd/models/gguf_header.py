@@ -47,7 +47,7 @@ def read_header(path: Path) -> Header:
     try:
         with path.open("rb") as file:
             return _read(file)
-    except (ValueError, struct.error, UnicodeDecodeError) as error:
+    except (ValueError, OverflowError, struct.error) as error:
         raise ModelError(f"{path.name} is not a GGUF file ({error}): choose another file, or remove it") from None
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
@@ -80,11 +80,11 @@ def _value(file: BinaryIO, kind: int) -> Value | None:
         element, n = struct.unpack("<IQ", _bytes(file, 12))
         if element in _NUMBERS:
             file.seek(n * struct.calcsize(_NUMBERS[element]), 1)
-        elif n > _ENTRIES_MAX:
-            raise ValueError("an array before the vocabulary is too long")
+        elif element != _STRING or n > _ENTRIES_MAX:
+            raise ValueError("an array before the vocabulary is too long, or has arrays")
         else:
             for _ in range(n):
-                _value(file, element)
+                _text(file)
         return None
     if kind not in _NUMBERS:
         raise ValueError(f"a value has the unknown type {kind}")

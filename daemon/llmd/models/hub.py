@@ -59,6 +59,8 @@ constants.HF_HUB_DISABLE_TELEMETRY = True
 
 @dataclass(frozen=True, slots=True)
 class Listing:
+    repository: str
+    """The name as the hub spells it, if it differs from the user's in capitals only. Otherwise the user's."""
     commit: str
     files: tuple[RepositoryFile, ...]
 
@@ -104,7 +106,7 @@ def snapshots(repository: str | None = None) -> list[Snapshot]:
             ),
         )
         for one in repositories
-        if one.repo_type == "model" and repository in (None, one.repo_id)
+        if one.repo_type == "model" and (repository is None or repository.lower() == one.repo_id.lower())
         for revision in one.revisions
     ]
     return sorted(found, key=lambda one: (one.repository, "main" not in one.refs, -one.modified_s))
@@ -136,7 +138,8 @@ def list_files(name: HubName) -> Listing:
             RepositoryFile(one.rfilename, one.size or 0, one.lfs.sha256 if one.lfs is not None else None)
             for one in found.siblings or ()
         )
-        return Listing(found.sha or name.revision, files)
+        is_same = found.id.lower() == name.repository.lower()
+        return Listing(found.id if is_same else name.repository, found.sha or name.revision, files)
 
 
 def download(name: HubName, listing: Listing, files: Sequence[RepositoryFile], progress: Download) -> Path:
