@@ -1,1 +1,1 @@
-"""The HTTP interface of the daemon, except the parts that belong to one API (dialects/)."""
+"""The HTTP interface of the daemon. The parts of each API, such as OpenAI's, are in dialects/."""

@@ -1,6 +1,8 @@
-"""Decides who may use the server: by API keys, and by the Host and Origin headers, which reveal a request that a web
-page sends through the browser of its visitor. The only I/O of this module is reading the key file, and reading or
-creating the salt (a random number that is hashed together with a key that has no name).
+"""Decides who may use the server. API keys identify owners. The Host and Origin headers reveal requests that a web page
+sends through the browser of its visitor.
+
+The only I/O of this module is reading the key file, and reading or creating the salt. The salt is a random number. It
+is hashed together with each key that has no name.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ class KeyRing:
         return len(self._keys)
 
     def guessable(self) -> list[str]:
-        """Returns the names of the owners whose keys are so short that an attacker could guess the key."""
+        """Returns the names of the owners with short keys. An attacker could guess such a key."""
         return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
 
     def name_of(self, owner: int) -> str | None:
@@ -121,8 +123,8 @@ class KeyRing:
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
         """Returns the caller whose API key one of these headers contains. Raises ApiError if neither contains a known
-        key. Compares the header's key with every known key, even after a match, so that the time of the comparison
-        reveals nothing about the known keys.
+        key. Compares the header's key with every known key, even after a match. So the time of the comparison reveals
+        nothing about the known keys.
         """
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
@@ -153,10 +155,10 @@ Salt = Callable[[], bytes]
 
 
 def owner_of(name: str | None, key: str, salt: Salt = bytes) -> int:
-    """Returns the owner's number, which is above 0 and the same after every start. The number is a hash of the name, so
-    that the sessions stay when the owner gets a new key with the same name. If the key has no name, the number is a
-    hash of the key and the salt. The salt is needed because listings and file names show the number: without the salt,
-    a guessed key could be checked against the number.
+    """Returns the owner's number, which is above 0 and the same after every start. The number is a hash of the name. So
+    an owner with a new key of the same name keeps all sessions. If the key has no name, the number is a hash of the key
+    and the salt. Listings and file names show the number. Without the salt, a guessed key could be checked against the
+    number.
     """
     if name is not None:
         digest = hashlib.sha256(f"name {name}".encode()).digest()
@@ -241,15 +243,15 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 def _open_nonblocking(path: str, flags: int) -> int:
     """Opens the key file; does not block if the path is a pipe. `_text_of` passes this function to Python's `open` as
-    its opener. If `open` refuses the file (a directory, for example), it closes a descriptor that an opener has opened.
-    It would not close a descriptor that it got as its argument.
+    its opener. Python's `open` refuses directories. It then closes the descriptor of its opener, but would leave a
+    descriptor in its argument open.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _text_of(path: Path) -> str:
-    """Checks the mode of the key file and returns its text. Uses one descriptor for both, so that nobody can replace
-    the file between the check and the reading.
+    """Checks the mode of the key file and returns its text. Uses one descriptor for the check and for reading. So
+    nobody can replace the file in between.
     """
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
@@ -338,8 +340,8 @@ because public DNS has no names that end with .internal.
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding, in which an attacker
-    makes the host name of a web page point to this machine: the browser sends that host name in the Host header.
+    """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding: an attacker makes the
+    host name of a web page point to this machine. The Host header then has the host name of that page.
     """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
@@ -351,7 +353,7 @@ def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
 
 
 def host_name(host: str) -> str:
-    """Returns the host name or IP address in a Host header: in lower case, without port and brackets."""
+    """Returns the host name or IP address of a Host header. Removes port and brackets, and makes it lower case."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]
@@ -369,9 +371,9 @@ def _is_own_name(name: str) -> bool:
 
 
 def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
-    """Returns True if the request comes from a web page of another site that `allowed` contains: the answer then needs
-    CORS headers. Returns False if the request comes from no web page, or from a page of this server. Raises ApiError if
-    the page's site is not allowed.
+    """Returns True if the request comes from a page of another site, and `allowed` contains this site. The answer then
+    needs CORS headers. Returns False if the request comes from no web page, or from a page of this server. Raises
+    ApiError if the page's site is not allowed.
     """
     if origin is None:
         return False
@@ -387,5 +389,5 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
 
 
 def _origin(text: str) -> str:
-    """Normalizes an origin to the form that browsers send: scheme and host in lower case, no slash at the end."""
+    """Returns an origin as browsers send it, in lower case and with no slash at the end."""
     return text.strip().lower().rstrip("/")

@@ -1,7 +1,7 @@
-"""Handles a request that generates text or embeddings: reads it, passes it through the pipeline, and delivers the
-answer as one body or as a stream.
+"""Handles a request that generates text or embeddings. Reads the request, passes it through the pipeline, and delivers
+the answer as one body or as a stream.
 
-The first byte of the answer is sent only after the engine has admitted the request, so that a refusal can have an HTTP
+The first byte of the answer is sent only after the engine has admitted the request. So a refusal can have an HTTP
 status. A failure after the first byte is reported as an event of the stream.
 """
 
@@ -174,8 +174,8 @@ def _program(agent: str) -> str:
 
 
 def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
-    """Returns the beginning of the last user message on one line. Blanks replace characters that are not printable,
-    such as control characters and those that reverse the direction of text in a terminal.
+    """Returns the beginning of the last user message on one line. Blanks replace characters that are not printable.
+    Examples are control characters and characters that reverse the direction of text.
     """
     if isinstance(prompt, RawPrompt):
         return ""

@@ -1,4 +1,4 @@
-"""Decodes the body of a request as the type that its endpoint declares, and encodes the body of a typed answer.
+"""Decodes the body of a request as the type that its endpoint declares. Encodes the body of a typed answer.
 
 libllm checks the JSON of every body before it is decoded (json_scan.py). A large body is decoded in a text thread.
 """
@@ -23,8 +23,8 @@ from .receive import received
 
 
 def deadline_of(request: web.Request) -> float | None:
-    """Returns the time of the event loop at which the request must be finished, or None if --request-timeout is not
-    set.
+    """Returns the time (of the event loop) by which the request must be finished. Returns None if --request-timeout is
+    not set.
     """
     seconds = request.app[STATE].config.request_timeout
     return request[FACTS].came_at + seconds if seconds else None
@@ -98,8 +98,7 @@ async def read_as(request: web.Request, kind: type[T], make: Callable[[T], U]) -
 
 def typed(document: bytes, kind: type[T]) -> T:
     """Decodes a JSON document as `kind`. Raises ApiError if a member exceeds its size limit, or is a refused parameter.
-    The sizes of members are checked only if the document is longer than FIELD_BYTES_MAX, because every size limit is at
-    least FIELD_BYTES_MAX.
+    Every size limit is at least FIELD_BYTES_MAX. So the sizes of members are checked only if the document is longer.
     """
     if len(document) > limits.FIELD_BYTES_MAX:
         check_sizes(kind, decoded(document, dict[str, msgspec.Raw]))

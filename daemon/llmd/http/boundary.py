@@ -114,10 +114,10 @@ def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Respons
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """Returns the envelope (envelope.py) for an error of this request. The envelope depends only on the path, not on
-    the method. If no endpoint has this path, returns the envelope of an endpoint whose path is a prefix of it
-    (/v1/messages for /v1/messages/x). If there is none, returns the envelope of an endpoint whose path has the same
-    first part (/api/).
+    """Returns the JSON envelope for an error of this request (envelope.py). The envelope depends only on the path, not
+    on the method. If no endpoint has this path, a similar endpoint decides:
+    - First choice: its path is a prefix of this path. Example: /v1/messages for /v1/messages/x.
+    - Second choice: both paths begin with the same directory, such as /api/.
     """
     envelopes = request.app[ENVELOPES]
     endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
@@ -170,8 +170,8 @@ def _http_message(request: web.Request, code: str) -> str | None:
 
 
 def _endpoint(request: web.Request) -> str:
-    """Returns the endpoint's name for log lines and metrics: the pattern of its path, such as /sessions/{id}, without
-    /v1 and without a slash at the end.
+    """Returns the endpoint's name for log lines and metrics. The name is the pattern of the path without /v1, such as
+    /sessions/{id}. A slash at the end is removed.
     """
     resource = request.match_info.route.resource
     return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1").rstrip("/") or "/"
@@ -202,8 +202,8 @@ def is_local(request: web.BaseRequest) -> bool:
 
 
 def client_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns the fields of the log line that identify the client: its TCP address, or the user and pid of the client
-    of the unix socket.
+    """Returns the fields of the log line that identify the client. A TCP client is identified by its address, and a
+    client of the unix socket by its user and pid.
     """
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
@@ -215,7 +215,7 @@ def client_of(request: web.BaseRequest) -> dict[str, object]:
 
 
 def _process_of(request: web.BaseRequest) -> dict[str, object]:
-    """Returns the user and pid that the client process had when it connected (SO_PEERCRED in unix(7))."""
+    """Returns the user and pid of the client process at the time of connecting. See SO_PEERCRED in unix(7)."""
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     if connection is None:
         return {}
@@ -289,8 +289,8 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns the fields of the log line about the generations of a request. (There are several if n is above 1.) All
-    fields are those of the first generation, except `generated_tokens`, which counts the tokens of all of them.
+    """Returns the fields of the log line about the generations of a request. There are several if n is above 1.
+    `generated_tokens` counts the tokens of all generations. All other fields describe the first generation.
     """
     first = generations[0]
     values: dict[str, object] = {

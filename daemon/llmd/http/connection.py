@@ -1,8 +1,9 @@
-"""One connection of a client: a subclass of aiohttp's RequestHandler. It limits the size and time of a request's head
-(the request line and the headers), sends llmd's own error answers, and supports clients that close only their sending
-direction of the connection.
+"""One connection of a client, as a subclass of aiohttp's RequestHandler.
+- Limits the size and time of a request's head. The head is the request line and the headers.
+- Sends llmd's own error answers.
+- Supports clients that close only their sending direction of the connection.
 
-The subclass depends on undocumented parts of aiohttp: the overridden methods of `RequestHandler`, and
+The subclass depends on undocumented parts of aiohttp. These parts are the overridden methods of `RequestHandler`, and
 `RequestHandler._messages`, the queue of parsed requests. tests/test_connections.py fails if these parts change.
 """
 
@@ -121,9 +122,9 @@ class Connection(web.RequestHandler):
 
     def _more_received(self, data: bytes) -> None:
         """Accepts bytes while a request is being answered: the rest of its body, or later requests. If aiohttp's parser
-        finds an error in the body, aiohttp only queues the error as a new message, and the code that receives the body
-        would wait forever. So this method notices a new message during an incomplete body, records the error, and ends
-        the body.
+        finds an error in the body, aiohttp only queues the error as a new message. The code that receives the body
+        would wait forever. So this method ends the body and records the error if a new message arrives during an
+        incomplete body.
         """
         n_messages = len(self._messages)
         super().data_received(data)
@@ -167,8 +168,8 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Called by aiohttp if it cannot parse received bytes, or if a handler fails outside of `boundary`. Returns the
-        error answer.
+        """Returns the answer to a request that aiohttp cannot parse, or whose handler failed outside of `boundary`.
+        Called by aiohttp.
         """
         if status >= 500:
             log.error(
@@ -190,9 +191,9 @@ class Connection(web.RequestHandler):
         return response
 
     async def _linger(self) -> None:
-        """Waits, before the connection is closed, until the client stops sending, for at most LINGER_S. If llmd closed
-        the connection before it has read all bytes that the client has sent, the kernel would send a reset, and the
-        client would not get the error answer.
+        """Waits until the client stops sending, at most LINGER_S. Called before the connection is closed. If llmd
+        closed a connection with unread bytes of the client, the kernel would send a reset. The client would then not
+        get the error answer.
         """
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
@@ -210,9 +211,9 @@ class Connection(web.RequestHandler):
     # --- clients that have closed their sending direction ------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Called when the client has closed its sending direction. Returns True to keep the connection open if an
-        answer is due that the client may still read. Whether the client has closed the other direction, too, shows only
-        when llmd sends bytes to it.
+        """Called when the client has closed its sending direction. Returns True to keep the connection open if the
+        client may still read an answer that is due. The client may have closed the other direction, too. llmd notices
+        that only by sending bytes.
         """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():
@@ -303,9 +304,9 @@ class Connection(web.RequestHandler):
         return now - self._last_read_at
 
     def _bytes_unread(self) -> int:
-        """Returns the number of bytes that the client has not read: those in the transport's buffer and those in the
-        kernel's send buffer. The transport's buffer alone would not show that the client reads slowly: it shrinks only
-        after the kernel has emptied a large part of the kernel's own buffer.
+        """Returns the number of bytes that the client has not read. These bytes are in the transport's buffer and in
+        the kernel's send buffer. The transport's buffer alone would not reveal a slow client. It shrinks only after a
+        large part of the kernel's buffer has become free.
         """
         if self._pipe is None:
             return 0
@@ -316,8 +317,8 @@ class Connection(web.RequestHandler):
         return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
-        """Closes the connection if the client has read nothing for more than `unread_s_max`, or if the head of a
-        request has not arrived within HEAD_S_MAX.
+        """Closes the connection of a client that is too slow. Such a client has read nothing for more than
+        `unread_s_max`, or has not sent the head of a request within HEAD_S_MAX.
         """
         pipe = self._pipe
         if pipe is None:

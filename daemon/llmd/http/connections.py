@@ -1,6 +1,6 @@
-"""All connections of clients, and their limits. If a client connects while a limit is reached, the connection that has
-been idle longest is closed, or the new connection is rejected. Every second, connections whose clients are too slow to
-send or to read are closed. Owned by the event loop.
+"""All connections of clients, and their limits. At a limit, a new connection replaces the connection that has been idle
+longest, or is rejected. Every second, the connections of clients that send or read too slowly are closed. Owned by the
+event loop.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """True if the request is so large that it must be parsed and rendered in a text thread. In the event loop, this
+        """True if the request must be parsed and rendered in a text thread because of its size. In the event loop, this
         work would delay other requests.
         """
         return self.n_bytes > limits.TEXT_SHORT_BYTES

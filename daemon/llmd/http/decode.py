@@ -2,11 +2,11 @@
 any thread.
 
 The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
-errors: if msgspec refuses the document, each of its members is decoded alone, and a member that is refused is examined
-in the same way. The depth of the declared type limits the cost, whatever the document contains.
+errors. If msgspec refuses the document, llmd decodes each of its members alone. A refused member is examined in the
+same way. The depth of the declared type limits the cost for any document.
 
-An integer can be written as a float (`4.0`), because some languages in which clients are written (JavaScript, Lua, PHP)
-do not distinguish integers from floats. msgspec alone would refuse a float where an integer is declared.
+An integer can be written as a float, such as `4.0`. Some languages of clients do not distinguish integers from floats,
+such as JavaScript, Lua and PHP. msgspec alone would refuse a float in place of an integer.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _NAMES = {
 
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
-    """Returns the decoded document. If the document is only a part of a request's body, `path` names that part for
-    errors (`messages[2]`). Raises an ApiError that names the wrong member.
+    """Returns the decoded document. If the document is a part of a request's body, errors name this part by `path`,
+    such as `messages[2]`. Raises an ApiError that names the wrong member.
     """
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]
@@ -63,8 +63,7 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
     """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Returns the value if
-    msgspec has refused the text only because of integers that are written as floats, or because of unknown members that
-    have no effect.
+    the text has only two kinds of faults: integers written as floats, and unknown members without effect.
     """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
@@ -139,8 +138,8 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
     """Decodes a JSON array as a list or a tuple. `inner` has the type of the list's items, or the type of each item of
-    the tuple. In a list of texts and numbers, floats without a fraction are converted to integers in one pass, because
-    a body can have thousands of token ids.
+    the tuple. In a list of texts and numbers, floats without a fraction are converted to integers in one pass. This is
+    fast for a body with thousands of token ids.
     """
     if all(map(_is_plain, inner)):
         try:
@@ -177,9 +176,9 @@ def _with_integers(value: Any) -> Any:
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
-    """Decodes the items of a list, and returns them. `first` is the index of the first item, for errors. Halves the
-    list repeatedly: items that msgspec accepts together are not decoded one by one, because a body can have thousands
-    of items.
+    """Decodes the items of a list, and returns them. `first` is the index of the first item, for errors. A body can
+    have thousands of items. So the list is halved repeatedly until msgspec accepts a half, instead of decoding the
+    items one by one.
     """
     if len(items) == 1:
         return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
@@ -233,7 +232,7 @@ def _listed(words: list[Any], alternatives: list[Any]) -> str:
 
 
 def flat(kind: Any) -> Iterator[Any]:
-    """Yields the types of a union, or the type itself if it is no union, without annotations."""
+    """Yields the types of a union, without annotations. Yields the type itself if it is no union."""
     if get_origin(kind) is Annotated:
         yield from flat(get_args(kind)[0])
     elif get_origin(kind) in (Union, UnionType):

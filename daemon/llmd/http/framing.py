@@ -1,5 +1,6 @@
-"""How a stream is divided into frames, which are server-sent events or lines of JSON: the HTTP headers, the bytes
-around a frame, and the bytes that keep a silent stream alive. The dialect's writer makes the content of each frame.
+"""How a stream is divided into frames. A frame is a server-sent event or a line of JSON. A framing has the HTTP
+headers, the bytes around a frame, and the bytes that keep a silent stream alive. The dialect's writer makes the content
+of each frame.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lets requests wait while the model loads, instead of refusing them. So a client that starts at the same time as llmd,
-or sends a request right after a restart, does not have to repeat the request.
+"""Lets requests wait while the model loads, instead of refusing them. So clients need not repeat a request that they
+send right after llmd's start.
 
 The body is received at once, and held until the model is loaded. If a streamed request waits for longer than
---keepalive-interval, its stream begins, so that proxies and clients do not close the connection: comments report how
-much of the model is loaded. From then on, an error can only be reported as an event of the stream.
+--keepalive-interval, its stream begins with comments about the loading. Proxies and clients would otherwise close the
+connection. From then on, an error can only be reported as an event of the stream.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ def _still_loading(state: State) -> ApiError:
 
 async def _received_and_loaded(request: web.Request, framing: Framing | None) -> None:
     """Receives the body, and waits until the model is loaded. Meanwhile the request counts as a live request, and its
-    body as one that is being received, so that the limits on live requests and on bodies also apply to waiting
-    requests.
+    body as a body that is being received. So the limits on live requests and on bodies also apply to waiting requests.
     """
     state, facts = request.app[STATE], request[FACTS]
     with state.admission.entered(facts.caller.owner):
@@ -113,7 +112,7 @@ async def _loaded(request: web.Request, body: bytes, framing: Framing | None) ->
 
 def _is_streamed(body: bytes, framing: Framing) -> bool:
     """Returns whether the request asks for a stream, before the whole request can be decoded. Returns False if the body
-    is invalid, so that its error gets an HTTP status when the model is loaded.
+    is invalid. The error then gets an HTTP status after the model is loaded.
     """
     try:
         stream = bytes(decoder_of(_Streamed).decode(_SCAN.clean(body)).stream)

@@ -1,8 +1,8 @@
-"""Metrics in Prometheus' text format: the engine's counters, current values of the daemon, and counts and times that
-the daemon measures. Owned by the event loop. Rendering all metrics takes about a millisecond.
+"""Metrics in Prometheus' text format. They are the engine's counters, current values of the daemon, and counts and
+times from the daemon. Owned by the event loop. Rendering all metrics takes about a millisecond.
 
-Times are in seconds and sizes in bytes, never in multiples such as milliseconds. The name of a metric ends in _total
-only if the metric is a counter.
+Times are in seconds and sizes in bytes, never in multiples such as milliseconds. Only the names of counters end in
+_total.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. It is a histogram if it has buckets, a counter if its name ends in _total, and otherwise a gauge."""
+    """One metric. A metric with buckets is a histogram. A metric with a name in _total is a counter. Any other metric
+    is a gauge.
+    """
 
     name: str
     help: str
@@ -200,7 +202,9 @@ class Watch:
 
 
 class _Exposition(Collector):
-    """All metrics for one answer of /metrics: those of the registry, and those whose current values were just read."""
+    """All metrics for one answer of /metrics. They are the metrics of the registry, and metrics with values that were
+    just read.
+    """
 
     def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
         self._registry = registry

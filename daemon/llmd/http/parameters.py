@@ -57,8 +57,8 @@ def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) ->
 
 
 def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
-    """Decorates the type of a request's body: adds parameters that are accepted without effect. The value of a keyword
-    argument is the note of the parameter of this name.
+    """Decorates the type of a request's body: adds parameters that are accepted without effect. A keyword argument is a
+    parameter with a note for the documentation.
     """
     every = {**dict.fromkeys(names, ""), **notes}
     return _kept([Parameter(name, "accepted", text) for name, text in every.items()])

@@ -1,9 +1,9 @@
 """Asks the kernel which user of this machine runs the client of a TCP connection (sock_diag(7)).
 
-A netlink message asks for the client's socket, which has the two addresses of llmd's socket in reverse order. The
-kernel answers at once (40 us), however many sockets exist. If the kernel has no module tcp_diag, llmd reads the tables
-/proc/net/tcp and /proc/net/tcp6, which list all sockets. Reading these tables takes 3 ms, and 3 us more for each
-socket. Owned by the event loop.
+A netlink message asks for the client's socket. That socket has the two addresses of llmd's socket in reverse order. The
+kernel answers within 40 us for any number of sockets. If the kernel has no module tcp_diag, llmd reads the tables of
+all sockets, /proc/net/tcp and /proc/net/tcp6. Reading these tables takes 3 ms, and 3 us more for each socket. Owned by
+the event loop.
 """
 
 from __future__ import annotations
@@ -70,22 +70,22 @@ class UnknownUserError(Exception):
 
 
 class TableTooLongError(UnknownUserError):
-    """Raised if a table of sockets has more than _TABLE_BYTES_MAX bytes, so that it is not searched."""
+    """Raised if a table of sockets has more than _TABLE_BYTES_MAX bytes. Such a table is not searched."""
 
 
 class PeerUsers:
-    """Finds the user at the other end of a connection. Opens netlink and the tables when llmd starts, so that a client
+    """Finds the user at the other end of a connection. Opens netlink and the tables when llmd starts. So a client
     cannot hide its user by using up all file descriptors later.
     """
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """The sources of users, netlink and the tables, that could be opened. As soon as one source has reported a
-        user, only this source is left.
+        """The sources of users that could be opened: netlink and the tables. After one source has reported a user, only
+        this source is left.
         """
         self.is_trusted = False
         """Whether a source has reported a user at least once. As long as this is false, the kernel may report no users
-        at all, so a connection whose user is not found is accepted.
+        at all. So a connection of an unknown user is accepted.
         """
         troubles = []
         for kind in (_Netlink, _Tables):
@@ -110,8 +110,8 @@ class PeerUsers:
         self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """Returns the client's user id, or None if the kernel does not know the user, for example because the client is
-        on another machine or in another network namespace. Raises UnknownUserError.
+        """Returns the client's user id. Returns None if the kernel does not know the user. Examples are clients on
+        another machine or in another network namespace. Raises UnknownUserError.
         """
         for source in list(self._sources):
             try:
@@ -127,7 +127,7 @@ class PeerUsers:
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
         """Uses only the source `trusted` from now on, because it has reported a user. llmd's check of this source at
-        the start may have failed, for example because the loopback interface was down.
+        the start may have failed. For example, the loopback interface may have been down.
         """
         self.is_trusted = True
         for source in self._sources:
@@ -138,8 +138,8 @@ class PeerUsers:
 
 def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
     """Returns the user of the client, or None if the client has reset the connection meanwhile. While the connection is
-    open, no other socket can have the client's address and port. A client that resets the connection frees its port for
-    another user, so the connection is checked again after the kernel's answer.
+    open, no other socket can have the client's address and port. A reset frees the client's port for another user. So
+    the connection is checked again after the kernel's answer.
     """
     peer = connection.getpeername()
     user = source.user_of(connection.family, peer, connection.getsockname())
@@ -148,10 +148,9 @@ def _find(source: _Netlink | _Tables, connection: socket.socket) -> int | None:
 
 def _names_our_user(source: _Netlink | _Tables) -> bool:
     """Checks a source: returns whether it reports the user of a connection between two sockets of this process. Without
-    the module tcp_diag, netlink answers every question as if the connection did not exist. If this process runs as the
-    overflow user (`nobody`), returns True without a check, because that user is never reported. Also returns True if a
-    table is too long to be searched. Otherwise a user who opens many sockets while llmd starts could make llmd treat
-    all users as one owner.
+    the module tcp_diag, netlink reports that the connection does not exist. Returns True without a check if this
+    process runs as the overflow user `nobody`, whom no source reports. Also returns True if a table is too long to be
+    searched. Otherwise a user who opens many sockets while llmd starts could make llmd treat all users as one owner.
     """
     if os.geteuid() == _OVERFLOW_UID:
         return True
@@ -215,8 +214,8 @@ def _address(family: int, name: _Name) -> bytes:
 
 
 def _user_in(answer: bytes) -> int | None:
-    """Returns the user in an answer of netlink, or None if the socket has no inode: its program has closed the socket,
-    and older kernels then report root as the user.
+    """Returns the user in an answer of netlink, or None if the socket has no inode. A socket without inode was closed
+    by its program. Older kernels report root as the user of such a socket.
     """
     _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
     return _user_of_held(state, user, inode)
@@ -243,10 +242,13 @@ class _Tables:
             file.close()
 
     def user_of(self, family: int, client: _Name, own: _Name) -> int | None:
-        """Returns the user of the client's socket. Returns None if the client is on another machine, or if several
-        users have a socket with these addresses. The latter is possible because the same link-local address can exist
-        on several interfaces, which the tables do not distinguish. Raises UnknownUserError if a table is too long, or
-        if the client is on this machine and no table has its socket.
+        """Returns the user of the client's socket. Returns None in two cases:
+        - The client is on another machine.
+        - Several users have a socket with these addresses. The same link-local address can exist on several interfaces,
+          and the tables do not show the interface.
+
+        Raises UnknownUserError if a table is too long. Also raises it if the client is on this machine, but no table
+        has its socket.
         """
         addresses = [_mapped(name) for name in (client, own)]
         for _ in range(_READINGS):
@@ -298,7 +300,7 @@ def _mapped(name: _Name) -> bytes:
 
 
 def _in_table(addresses: list[bytes], client: _Name, own: _Name) -> bytes:
-    """Returns both addresses of the client's socket as a line of the table contains them: every four bytes are one
+    """Returns both addresses of the client's socket as they are written in a table. There, every four bytes are one
     hexadecimal number in the byte order of this machine.
     """
     ends = []

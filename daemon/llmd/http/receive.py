@@ -100,8 +100,8 @@ async def received(request: web.Request, limit: int) -> bytes:
 
 
 def _check_encodings(request: web.Request) -> None:
-    """Raises ApiError if the body is compressed. llmd decompresses no bodies, because a small compressed body can
-    expand to a huge one.
+    """Raises ApiError if the body is compressed. llmd decompresses no bodies. A small compressed body can expand to a
+    huge body.
     """
     for name, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
         for encoding in request.headers.getall(name, ()):
@@ -154,7 +154,7 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
 
 async def leave_expectation(_: web.Request) -> None:
     """Called by aiohttp for a request with `Expect: 100-continue`. Does nothing. aiohttp's default would send 100
-    Continue, and so ask for the body, before llmd has decided whether to accept the request.
+    Continue, and so ask for the body, before llmd has accepted the request.
     """
 
 

@@ -51,8 +51,8 @@ class Endpoint:
 
     @property
     def waits_for_model(self) -> bool:
-        """True if requests wait while the model loads. Requests of llmctl, and those without a body, such as lists, are
-        refused instead, because people and monitors want their answer at once.
+        """True if requests wait while the model loads. Requests of llmctl and requests without a body, such as lists,
+        are refused instead. People and monitors want their answer at once.
         """
         return self.takes is not None and not self.path.startswith("/v1/sessions/")
 
@@ -63,8 +63,8 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The paths to register with aiohttp's router: with and without /v1, and each of them with and without a slash
-        at the end.
+        """The paths to register with aiohttp's router. There is a path with /v1 and a path without, each with and
+        without a slash at the end.
         """
         if self.id_spans_slashes:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)

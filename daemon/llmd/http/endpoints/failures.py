@@ -1,6 +1,6 @@
-"""Lists of error codes, by what an endpoint does, such as rendering or generating. The endpoint table says which of
-these lists apply to an endpoint. /openapi.json shows the codes of each endpoint, and tests check that no answer has
-another code.
+"""Lists of error codes. Each list belongs to one activity of endpoints, such as rendering or generating. The endpoint
+table says which lists apply to an endpoint. /openapi.json shows the codes of each endpoint. Tests check that no answer
+has another code.
 """
 
 from __future__ import annotations

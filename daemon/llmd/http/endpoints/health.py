@@ -1,5 +1,5 @@
-"""The endpoints /live (whether the process is alive), /health (whether the model is loaded), /ready (whether the daemon
-can serve requests) and /metrics.
+"""The endpoints about the daemon's health, and /metrics. /live shows that the process is alive, /health that the model
+is loaded, and /ready that the daemon can serve requests.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ async def live(_: web.Request) -> web.Response:
 
 
 async def health(request: web.Request) -> web.Response:
-    """Answers as llama-server does, because programs that start llama-server (llama-swap) send /health until the status
-    is 200, and only then send requests.
+    """Answers as llama-server does. Programs that start llama-server, such as llama-swap, ask /health until the status
+    is 200. Only then do they send requests.
     """
     state = request.app[STATE]
     if state.loaded_model is not None:
@@ -54,8 +54,8 @@ def readiness(state: State) -> Readiness:
 
 
 def _loading(state: State) -> Readiness:
-    """Returns the answer of /ready while the model is downloaded or loads. If --model-id is not set, `model` is the
-    name on the hub or the name of the file, because the name inside the file is not known yet.
+    """Returns the answer of /ready while the model is downloaded or loads. The name inside the model's file is not
+    known yet. So without --model-id, `model` is the name on the hub or the name of the file.
     """
     one = state.loading.download
     return Readiness(

@@ -1,5 +1,5 @@
-"""The endpoints /v1/sessions/{id}/VERB (fork, park, pin, rename, save, load), and /v1/saved, which lists and removes
-the sessions that are saved under a name in the state directory.
+"""The endpoints /v1/sessions/{id}/VERB for the verbs fork, park, pin, rename, save and load. Also the endpoint
+/v1/saved, which lists and removes the saved sessions in the state directory.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
-    """Completes the work even if the client disconnects, so that a session and its answers are always saved, loaded or
-    removed together. If the work fails after the client has disconnected, logs the error.
+    """Completes the work even if the client disconnects. So a session and its answers are always saved, loaded or
+    removed together. Logs the error if the work fails after the client has disconnected.
     """
     task = asyncio.create_task(work)
     try:

@@ -29,8 +29,8 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions. The list is built in a text thread, because each session takes about 30 us and thousands can
-    exist. It counts as a short job (text_threads.py), so that it does not wait for long jobs.
+    """Lists the sessions. Each session takes about 30 us, and thousands can exist. So the list is built in a text
+    thread (text_threads.py). There it counts as a short job, which does not wait for long jobs.
     """
     state, caller = request.app[STATE], request[FACTS].caller
 
@@ -74,8 +74,8 @@ def _existed(reply: Reply) -> bool:
 
 
 def resolve_target(request: web.Request) -> tuple[int, str]:
-    """Returns the owner and name of the session in the path. The session need not be in the session table, because it
-    may exist only on disk, and only the engine knows that.
+    """Returns the owner and name of the session in the path. The session need not be in the session table. It may exist
+    only on disk, and only the engine knows the sessions on disk.
     """
     try:
         found = find(request)
@@ -117,8 +117,8 @@ def find(request: web.Request) -> Session:
 
 
 def find_any(request: web.Request) -> Session:
-    """Returns the report of the session in the path, like `find`. The id in the path can also be "(scratch N)", the id
-    under which lists show a branch of requests that name no session.
+    """Returns the report of the session in the path, like `find`. The id in the path can also be "(scratch N)". Lists
+    show a branch of requests without a session under this id.
     """
     match = _SCRATCH.fullmatch(request.match_info["id"])
     if match is None:
@@ -139,8 +139,8 @@ def current_session(state: State, owner: int, name: str) -> Session:
 
 
 def owner_in_query(request: web.Request) -> int | None:
-    """Returns the number of the owner in the query (?owner=), which is a name or a number, or None if the query has no
-    owner. Only administrators may use the names of other owners.
+    """Returns the number of the owner in the query. The query names the owner by `owner=NAME` or `owner=NUMBER`.
+    Returns None if the query has no owner. Only administrators may use the names of other owners.
     """
     text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
@@ -159,9 +159,9 @@ def not_found(name: str) -> ApiError:
 
 
 def uint32_of(text: str) -> int | None:
-    """Returns the number that `text` contains as decimal digits. Returns None if the text is no such number, or if the
-    number exceeds UINT32_MAX, the largest number that the engine accepts. Checks the length first, because int() raises
-    an error for thousands of digits.
+    """Returns the number that `text` contains as decimal digits. Returns None if the text has no such number. Also
+    returns None if the number exceeds UINT32_MAX, the largest number for the engine. Checks the length first, because
+    int() fails for thousands of digits.
     """
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
@@ -180,8 +180,8 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """Returns the error for a command that the engine could not execute. The error includes the cause that the
-    operating system reported, because clients cannot read the server's log.
+    """Returns the error for a command that the engine could not execute. The error includes the operating system's
+    cause. Clients cannot read it in the server's log.
     """
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:
