@@ -1,5 +1,5 @@
-"""The program `llmctl`: parses the command line, runs the verb that it names (such as `status`), and turns every
-failure into a sentence and an exit status.
+"""The program `llmctl`. Parses the command line, and runs its verb, such as `status`. Turns every failure into a
+sentence and an exit status.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ VALUED = ("--socket", "--timeout")
 
 
 class VerbParser(argparse.ArgumentParser):
-    """A parser whose error names an unknown option and the most similar known one. argparse alone would skip the
-    unknown option, take the option's value for another argument, such as the verb, and report an error about that.
+    """A parser with better errors about unknown options. The error names the unknown option and the most similar known
+    option. argparse alone would skip the unknown option. It would then take the option's value for another argument,
+    such as the verb, and report a wrong error.
     """
 
     _words: Sequence[str] = ()

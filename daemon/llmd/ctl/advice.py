@@ -39,7 +39,7 @@ SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/l
 
 
 def advice(absent: DaemonAbsent) -> str:
-    """Returns a sentence that says why no daemon answered, and lines that say what the user can try."""
+    """Returns a sentence about why no daemon answered, and lines with things that the user can try."""
     lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")

@@ -25,8 +25,8 @@ _KEEP_ALIVE = b": keep-alive"
 
 
 class DaemonAbsent(Exception):
-    """Raised if no daemon answered, or if the answer broke off or cannot be an answer of llmd. `reason` says which; it
-    is a key of advice.SENTENCES.
+    """Raised if there is no complete answer of a daemon. For example, no daemon answered, the answer broke off, or
+    another program sent it. `reason` is the cause, as a key of advice.SENTENCES.
     """
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
@@ -37,8 +37,8 @@ class DaemonAbsent(Exception):
 
 
 class DaemonRefused(Exception):
-    """Raised if the daemon answered with an error. `status` is the HTTP status, which is 200 if the error is an event
-    of a stream. `error` is the error object of the answer.
+    """Raised if the daemon answered with an error. `status` is the HTTP status. If the error is an event of a stream,
+    the status is 200. `error` is the error object of the answer.
     """
 
     def __init__(self, status: int, error: Json, retry_after: str | None = None) -> None:
@@ -235,7 +235,7 @@ class _Exchange:
         return self._object(self.text())
 
     def events(self) -> Iterator[Json]:
-        """Yields the data of each event of a stream, until the event [DONE], and each comment as {"comment": text}.
+        """Yields the data of each event of a stream until the event [DONE]. Yields each comment as {"comment": text}.
         Skips comments that only keep the connection alive.
         """
         while line := self._line():

@@ -1,4 +1,6 @@
-"""The context that each verb gets: a client of the daemon, the options that were given, and functions that print."""
+"""The context of a verb of llmctl. It has a client of the daemon, the options of the command line, and functions for
+printing.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ class Context:
     json: bool
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """Prints an answer of the daemon: `raw` as JSON if --json is set, otherwise the text that `text` returns."""
+        """Prints an answer of the daemon. With --json this is `raw` as JSON, otherwise the result of `text`."""
         output.answer(output.as_json(raw) if self.json else self._rendered(text))
 
     def _rendered(self, text: Callable[[], str]) -> str:
-        """Returns the result of `text`. If `text` fails because the answer does not have the form of llmd's answers,
-        raises DaemonAbsent: another server must have sent it.
+        """Returns the result of `text`. `text` fails if the answer does not have the form of llmd's answers. Another
+        server must have sent such an answer, so this raises DaemonAbsent.
         """
         try:
             return text()
@@ -47,8 +49,8 @@ class Context:
 
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:
-    """Calls `act` with the id that was given to the verb. If no session has this id, but exactly one session has an id
-    that begins with it, calls `act` with the id of that session.
+    """Calls `act` with the session id from the command line. This id can be the beginning of a session's id. If no
+    session has exactly this id, and only one session's id begins with it, calls `act` with the complete id.
     """
     id_or_prefix: str = context.options.id
     try:

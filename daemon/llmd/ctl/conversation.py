@@ -25,8 +25,8 @@ OWN = 0
 class Display:
     """Writes an answer to standard output while it arrives.
 
-    The reasoning and the progress of a long prompt are written to standard error, dimmed, so that standard output
-    contains only answers.
+    The reasoning and the progress of a long prompt are written to standard error, dimmed. So standard output contains
+    only answers.
     """
 
     def __init__(self, *, hides_thinking: bool) -> None:
@@ -49,7 +49,7 @@ class Display:
             self._status(f"{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed")
 
     def comment(self, status: str) -> None:
-        """Shows the progress that llmd reports in a comment of the stream while it loads its model."""
+        """Shows a comment of the stream. llmd reports in comments how much of the model is loaded."""
         self._status(text.printable(status))
 
     def _status(self, status: str) -> None:
@@ -74,7 +74,7 @@ class Display:
 
 @dataclass
 class ChatTurn:
-    """One turn of a chat: the part of its answer that has arrived so far."""
+    """One turn of a chat, with the part of its answer that has arrived."""
 
     reply: str = ""
     reasoning: str = ""
@@ -126,8 +126,8 @@ class ChatTurn:
 class Conversation:
     """The conversation of each session that this run of llmctl chat has used, and the name of the current session.
 
-    If `own` is true, `name` is a session that only this run uses, so its conversation is not stored. `note` is called
-    with a sentence for the user, for example if a session was reset.
+    If `own` is true, only this run uses the session `name`. The conversation of such a session is not stored. `note` is
+    called with a sentence for the user, for example if a session was reset.
     """
 
     def __init__(
@@ -155,9 +155,8 @@ class Conversation:
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
         """Sends one message of the user and returns the turn.
 
-        After Ctrl-C, the conversation keeps the part of the answer that has arrived so far, because the session holds
-        that part, too. If the limit on tokens ends the answer before it has text, the conversation keeps only the
-        question.
+        After Ctrl-C, the conversation keeps the part of the answer that has arrived. The session holds this part, too.
+        If the limit on tokens ends the answer before it has text, the conversation keeps only the question.
         """
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
@@ -211,8 +210,8 @@ class Conversation:
         return messages
 
     def _unless_reset(self, messages: list[Json]) -> list[Json]:
-        """Returns the messages of earlier chats, or an empty list if the session was reset since then. If the daemon
-        has lost the session's tokens, only tells the user, because the next turn prefills the messages again.
+        """Returns the messages of earlier chats, or an empty list if the session was reset meanwhile. If the daemon has
+        lost the session's tokens, only tells the user. The next turn then prefills the messages again.
         """
         session = self._session()
         if session is not None and _was_reset(session):
@@ -227,7 +226,7 @@ class Conversation:
 
     def _note_foreign(self) -> None:
         """Tells the user if another client uses the session. This chat then starts a second conversation in that
-        session, which occupies one of the session's few branches.
+        session. The second conversation occupies one of the session's few branches.
         """
         session = self._session() or {}
         client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
@@ -281,7 +280,7 @@ class Conversation:
 
 
 def _was_reset(session: Json) -> bool:
-    """Returns whether a client has reset the session: the session has had requests, but has no tokens now. (If only its
-    state had been lost, it would still have tokens.)
+    """Returns whether a client has reset the session. Such a session has had requests, but has no tokens now. A session
+    that has only lost its state still has tokens.
     """
     return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))

@@ -1,11 +1,11 @@
 """Reads and writes the files in which llmctl keeps the conversations of named sessions between its runs.
 
 Each session has a file, and each saved session has one, too, under its label. Only the user can read the files. A
-conversation is the user's own text and must not be lost. (The daemon's state, in contrast, is a cache that may be
-lost.) So only reset and close delete a conversation. If a file would be overwritten with another conversation, the old
-file is first renamed to a name that ends in .previous-N.json. This happens if another llmctl uses the same session, or
-after a load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed.
-If writing fails, the old file stays, and DiskFailed is raised.
+conversation is the user's own text and must not be lost. In contrast, the daemon's state is a cache and may be lost. So
+only reset and close delete a conversation. If a file would be overwritten with another conversation, the old file is
+first renamed to a name that ends in .previous-N.json. This happens if another llmctl uses the same session, or after a
+load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed. If
+writing fails, the old file stays, and DiskFailed is raised.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
     """Copies the conversation of the saved session `label` to `session`. If the saved session has no conversation,
-    renames the file of `session`, because its conversation does not belong to the state that was loaded. Returns the
-    new name of a renamed file.
+    renames the file of `session`. The conversation in that file does not belong to the loaded state. Returns the new
+    name of a renamed file.
     """
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
@@ -124,8 +124,8 @@ def _reporting(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """Holds a lock while the `with` block runs, so that only one llmctl at a time changes files. A change takes
-    milliseconds. Reading needs no lock, because a new file is complete before it gets its final name.
+    """Holds a lock during the `with` block. So only one llmctl at a time changes files. A change takes milliseconds.
+    Reading needs no lock, because a new file is complete before it gets its final name.
     """
     folder = directory()
     (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -210,9 +210,9 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Renames the file to .previous-N.json with the next free N, and returns its new name. Then deletes files that were
-    renamed earlier: those that have only the beginning of this conversation, and the oldest if there are more than
-    PREVIOUS_MAX.
+    """Renames the file to .previous-N.json with the next free N, and returns its new name. Of the files that were
+    renamed earlier, deletes files with only the beginning of this conversation. Also deletes the oldest files until at
+    most PREVIOUS_MAX are left.
     """
     pattern = f"{path.stem}.previous-[0-9]*.json"
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}

@@ -59,9 +59,9 @@ def counts(turn: Json) -> str:
 
 
 def divergence(point: Json) -> list[str]:
-    """Returns lines about the point at which the prompt differs from the session: the text before this point, and after
-    it the text of the session and the text of the prompt. If the two texts after it look the same, the lines also show
-    the token ids.
+    """Returns lines about the first token at which the prompt differs from the session. The lines show the text before
+    this token, and the two texts from there on: of the session and of the prompt. If both texts look the same, the
+    lines also show the token ids.
     """
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")

@@ -1,5 +1,5 @@
-"""The verbs llmctl models list, show, pull and remove, which work without a daemon. llmctl models alone shows the model
-that the daemon serves.
+"""The verbs list, show, pull and remove of `llmctl models`. They work without a daemon. `llmctl models` alone shows the
+daemon's model (status.py).
 """
 
 from __future__ import annotations

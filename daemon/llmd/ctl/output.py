@@ -21,8 +21,8 @@ class StreamFailed(Exception):
 
 
 def prepare() -> None:
-    """Prepares the standard streams. Must be called before any file or socket is opened. Afterwards, bytes that cannot
-    be decoded are read as U+FFFD, and characters that cannot be encoded are written as escapes.
+    """Prepares the standard streams. Must be called before any file or socket is opened. Afterwards, undecodable bytes
+    are read as U+FFFD, and unencodable characters are written as escapes.
 
     If the program that started llmctl has closed a stream, sys.stdin, sys.stdout or sys.stderr is None. Without this
     function, print() would then write remarks to standard output, and the next socket would get the descriptor of the
@@ -48,8 +48,8 @@ def prepare() -> None:
 
 
 def answer(text: str, end: str = "\n") -> None:
-    """Writes text to standard output and flushes. Raises BrokenPipeError if the program that reads the output has
-    closed the pipe, and StreamFailed if writing fails for another reason.
+    """Writes text to standard output and flushes. Raises BrokenPipeError if the reader of the output has closed the
+    pipe. Raises StreamFailed if writing fails for another reason.
     """
     try:
         sys.stdout.write(text + end)

@@ -139,8 +139,8 @@ def owner(session: Json) -> str:
 
 
 def longest(session: Json) -> int:
-    """Returns the number of tokens of the session's longest branch. The list does not show the sum of all branches,
-    because the sum can exceed the context, which would look like an error.
+    """Returns the number of tokens of the session's longest branch. The list does not show the sum of all branches. The
+    sum can exceed the context, and would then look like an error.
     """
     tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
     return max(tokens) if tokens else int(session.get("tokens", 0))

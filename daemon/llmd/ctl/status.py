@@ -1,5 +1,5 @@
-"""The verbs llmctl status, models and version, which show whether llmd runs, what it has done since its start, and its
-model.
+"""The verbs status, models and version of llmctl. They show whether llmd runs, its counters since its start, its model
+and its version.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def words(counters: Counters, prefix: str) -> str:
 
 
 def each(counters: Counters, seconds: str, number: str) -> str:
-    """Returns a text with the mean duration in milliseconds since the daemon started: the counter `seconds` divided by
-    the counter `number`.
+    """Returns a text with the mean duration since the daemon started, in milliseconds. The mean is the counter
+    `seconds` divided by the counter `number`.
     """
     n = counters.get(number, 0)
     return f"{1000 * counters.get(seconds, 0) / n:.1f} ms each" if n else "none yet"

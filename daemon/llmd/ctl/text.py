@@ -47,8 +47,8 @@ def duration(seconds: float) -> str:
 
 
 def age(then_s: float, now_s: float) -> str:
-    """Returns how long ago the time `then_s` was, in its largest unit ("3m ago"). Returns "now" if it was less than a
-    second ago, or if it is in the future, because clocks can differ.
+    """Returns how long ago the time `then_s` was, in its largest unit ("3m ago"). Returns "now" for a time less than a
+    second ago. Also returns "now" for a time in the future, because clocks can differ.
     """
     return NOTHING if then_s <= 0 else "now" if now_s - then_s < 1 else f"{duration(now_s - then_s).split()[0]} ago"
 
