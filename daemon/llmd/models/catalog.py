@@ -161,8 +161,8 @@ def _in_cache() -> Iterator[LocalModel]:
 
 
 def _tagged(repository: str, one: Candidate, models: Sequence[Candidate]) -> str:
-    """Returns OWNER/NAME:QUANTIZATION, or OWNER/NAME:FILE if the file has no known quantization, or if several files
-    have the same one.
+    """Returns OWNER/NAME:QUANTIZATION. Exception: returns OWNER/NAME:FILE if the file's quantization is unknown or
+    shared by other files.
     """
     same = [other for other in models if other.quantization == one.quantization]
     tag = one.quantization if one.quantization and len(same) == 1 else one.first.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file: enough to check that a file is a model, and to describe the model in a list."""
+"""Reads the header of a GGUF file, to check that a file is a model and to describe the model in a list."""
 
 from __future__ import annotations
 

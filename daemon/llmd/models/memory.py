@@ -20,9 +20,9 @@ _QUERY_S = 20
 
 
 def free_bytes(with_gpu: bool) -> int | None:
-    """Returns the memory that is available for a model, in bytes, or None if it is unknown. With `with_gpu`, this
-    includes the memory of NVIDIA's and AMD's GPUs, even if llmd is built for the CPU only. libllm then refuses a model
-    that is too large.
+    """Returns the bytes of memory that are available for a model, or None if unknown. With `with_gpu`, this includes
+    the memory of NVIDIA's and AMD's GPUs. This memory counts even if llmd is built for the CPU only. In that case,
+    libllm refuses a model that is too large for host memory.
     """
     host = _host_bytes()
     return None if host is None else min([host, *_cgroup_bytes()]) + (_gpu_bytes() if with_gpu else 0)

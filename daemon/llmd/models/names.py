@@ -33,8 +33,8 @@ class HubName:
 
 
 def parse_hub_name(text: str) -> HubName | None:
-    """Returns the repository that the text names, or None if the text can only be a path or a name on this machine.
-    Raises ModelError if the text is an address of the hub, but names no repository.
+    """Returns the repository that the text names. Returns None for a path or a name on this machine. Raises ModelError
+    if the text is an address of the hub, but names no repository.
     """
     address = _ADDRESS.match(text)
     if address is None:
