@@ -29,9 +29,9 @@ struct character {
         return true;
     }
 
-    /* The smallest and the largest character that this incomplete character can become. A first byte such as 0xe0 or
-     * 0xf0 contributes no bits to the value. After it, the smallest character is not 0: small characters have shorter
-     * encodings. */
+    /* The smallest and the largest character that this incomplete character can become. The first bytes 0xe0 and 0xf0
+     * contribute no bits to the value. An encoding that begins with 0xe0 stands for at least U+0800, with 0xf0 for at
+     * least U+10000. Smaller characters have shorter encodings. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

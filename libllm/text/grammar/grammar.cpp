@@ -1,6 +1,6 @@
-/* grammar.cpp: parses GBNF. Groups are parsed by recursion of limited depth. Repetitions are written out, as in
- * llama.cpp. Nested counts multiply: (a{2,3}){2} has 2 * 3 copies of a. This product (`weight`) is checked against a
- * limit before anything is written. */
+/* grammar.cpp: parses GBNF. Groups are parsed by recursion of limited depth. A repetition becomes copies of its
+ * content, as in llama.cpp. Nested counts multiply: (a{2,3}){2} has 2 * 3 copies of a. This product (`weight`) is
+ * checked against a limit before any copy is made. */
 #include "text/grammar/grammar.h"
 
 #include <algorithm>
@@ -444,8 +444,8 @@ class reader {
 
 /* ---- left recursion: a rule that begins with itself would be expanded forever ---- */
 
-/* Finds the rules that match the empty string. Such a rule has an alternative of which every element can be empty. So
- * the search repeats until nothing changes. */
+/* Finds the rules that match the empty string. Such a rule has an alternative whose elements can all be empty. An
+ * element that is a rule can be empty only if that rule can. So the search repeats until nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
@@ -471,10 +471,10 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* A rule with which another rule, the outer rule, can begin. It is harmless if it is also the last element of its
- * alternative, after elements that can be empty. It then replaces the outer rule on the stack. So the stack does not
- * grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains such a rule. llama.cpp's
- * converters write such repetitions for tool calls. */
+/* A rule with which another rule, the outer rule, can begin. The rule is harmless if it is the last element of its
+ * alternative and only elements that can be empty stand before it. It then replaces the outer rule on the stack. So the
+ * stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains a harmless rule.
+ * llama.cpp's converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;

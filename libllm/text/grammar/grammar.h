@@ -1,7 +1,7 @@
 /* grammar.h: a compiled grammar. Grammars are written in GBNF, the language of llama.cpp. A grammar is immutable after
- * `read`, so any thread can use it. Grammars come from clients. So `read` refuses everything that could grow without
- * limit or recurse forever. In these cases, llama.cpp's own parser and matcher abort, recurse or grow. That would end
- * the process and all its other requests. */
+ * `read`, so any thread can use it. Grammars come from clients. So `read` refuses every grammar that could take
+ * unlimited memory or recurse forever. With such a grammar, llama.cpp's own parser or matcher would end the process and
+ * all its other requests. */
 #ifndef LLM_GRAMMAR_H
 #define LLM_GRAMMAR_H
 

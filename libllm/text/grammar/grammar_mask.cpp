@@ -4,10 +4,11 @@
  *
  * Shared beginnings do not help if most tokens are allowed. In a JSON string nearly all 150,000 tokens are allowed.
  * Each of their characters would be a step. Therefore a branch of the tree can be allowed as a whole (see the function
- * skip). The condition is that each of its characters has the same effect on the grammar's stacks as a letter
- * (grammar_walk.h). llama.cpp checks each token separately.
+ * skip). The condition is that each character in the branch has the same effect on the grammar's stacks as a letter
+ * (grammar_walk.h). Unlike llmd, llama.cpp checks each token separately.
  *
- * The mask is computed on the thread that samples. Every token that is picked needs it. */
+ * The mask, which is the set of tokens that can come next, is computed anew before each token is picked. The thread
+ * that samples computes the mask. */
 
 #include "text/grammar/grammar_walk.h"
 
@@ -85,14 +86,14 @@ void grammar_walk::add(std::vector<stretch> &found, stretch next)
     }
 }
 
-/* Decides which tokens below the tree node `top` are allowed, without visiting each of them. This is possible if each
- * of their characters has the same effect on the grammar's stacks as a letter. Then only the length of a token's text
- * matters. Returns false if it cannot decide: the caller must visit the tokens. n is the number of letters that the
- * grammar allows from here. In a JSON string a letter leaves the stacks as they are. So n is set to the length of the
- * longest text, and all tokens are allowed. If only 3 more characters fit into the string, n is 3. Then tokens with up
- * to 3 characters from `top` on are allowed. n_before is the number of their characters above `top`. If no letter is
- * allowed after n letters, but another character of the branch is, the length alone does not decide. A character that
- * is cut off at the end of a token counts as one character. */
+/* Decides which tokens below the tree node `top` are allowed, without visiting the nodes of these tokens. This is
+ * possible if each character of these tokens has the same effect on the grammar's stacks as a letter. Then only the
+ * length of a token's text matters. The function counts in n how many letters the grammar allows in a row. In a JSON
+ * string a letter leaves the stacks as they are. So n is set to the length of the longest text, and all tokens are
+ * allowed. If only 3 more characters fit into the string, n is 3. Then tokens with up to 3 characters from `top` on are
+ * allowed. A token's characters above `top` (n_before) are not counted. An incomplete character at the end of a token
+ * counts as one character. Returns false if the length does not decide. For example, after n letters the grammar may
+ * forbid letters but allow another character of the branch. The caller must then visit the nodes. */
 bool grammar_walk::skip(place from, const vocabulary_trie::node &top, std::vector<stretch> &found)
 {
     const vocabulary_trie::branch &b = trie->branches[top.branch];
@@ -150,8 +151,8 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     }
 }
 
-/* Sets a bit for each allowed token. If most tokens are allowed, sets all bits and clears the bits of forbidden tokens.
- * So the cost depends on the smaller group. */
+/* Sets a bit for each allowed token. If most tokens are allowed, sets all bits and clears the bits of the forbidden
+ * tokens, because these are fewer. */
 void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
 {
     allowed.assign(n_vocab, false);

@@ -11,7 +11,8 @@ bool is_of_name(char c)
     return isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
 }
 
-/* Returns the position after the piece of GBNF that begins at text[at] and ends with the first unescaped `close`. */
+/* text[at] is an opening delimiter, such as a quote. Returns the position after the first unescaped `close` that
+ * follows it. */
 size_t end_of(const std::string &text, size_t at, char close)
 {
     for (at++; at < text.size() && text[at] != close; at++) {
@@ -20,8 +21,8 @@ size_t end_of(const std::string &text, size_t at, char close)
     return at < text.size() ? at + 1 : text.size();
 }
 
-/* Returns the position after the piece of GBNF that begins at text[at]. The piece is not a name, but a literal, set,
- * token, count, comment or single character. */
+/* Returns the position after the literal, set, token, count or comment that begins at text[at]. If none of these begins
+ * there, returns at + 1. */
 size_t end_of_other(const std::string &text, size_t at)
 {
     switch (text[at]) {

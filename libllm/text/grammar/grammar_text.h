@@ -5,7 +5,7 @@
 
 #include <string>
 
-/* Adds `prefix` to the names of all rules. Two grammars can then be joined. */
+/* Adds `prefix` to the names of all rules. Two grammars with different prefixes can be joined. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
 /* Returns a grammar that allows each text that at least one of the two grammars allows. */
@@ -14,12 +14,12 @@ std::string grammar_of_either(const std::string &one, const std::string &other);
 /* Returns whether a rule of the grammar contains the JSON string `constant`. */
 bool grammar_mentions(const std::string &grammar, const std::string &constant);
 
-/* Replaces each literal of the JSON string `constant` in the grammar by whatever the grammar `inner` allows. The names
- * of the rules of `inner` get the prefix `prefix`. */
+/* Returns a grammar that allows the texts of the grammar `inner` wherever `grammar` demands the JSON string `constant`.
+ * `prefix` is added to the names of the rules of `inner`. */
 std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner,
                          const std::string &prefix);
 
-/* If the grammar has a rule of this name, makes this rule allow up to 4 blanks and nothing else. */
+/* If the grammar has a rule of this name, replaces the rule by one that matches 0 to 4 blanks. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
 /* Makes the grammar allow the GBNF element `element`, once or not at all, before each occurrence of the literal

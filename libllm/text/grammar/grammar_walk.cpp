@@ -85,8 +85,8 @@ void grammar_walk::expand_rule(uint32_t rule, uint32_t below, std::vector<uint32
 }
 
 /* Expands the rules on top of the stacks in `todo`. Afterwards each stack has a character, a token or nothing on top.
- * Adds these stacks to `found`. `seen` ensures that each stack is expanded once. Alternatives often lead to the same
- * stack. A repetition of an element that can be empty leads back to its own stack. */
+ * Adds these stacks to `found`. `seen` ensures that each stack is expanded once. Two alternatives often lead to the
+ * same stack. A repetition of an element that can be empty leads back to a stack that was already expanded. */
 void grammar_walk::expand(std::vector<uint32_t> &todo, std::vector<uint32_t> &found)
 {
     expansion++;
@@ -311,9 +311,9 @@ bool grammar_walk::is_complete() const
     return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
-/* Removes all places (sets of stacks) and stacks except the current place and its stacks. These get new numbers.
- * Otherwise the walk of a long answer would keep every place that the answer has visited. May only be called between
- * tokens, because all other numbers of stacks and places become invalid. */
+/* Removes all places (sets of stacks) and stacks except the current place and its stacks. Without this, the walk of a
+ * long answer would keep every place that the answer has visited. The remaining places and stacks get new numbers. May
+ * only be called between tokens, because variables with old numbers become invalid. */
 void grammar_walk::forget_others()
 {
     const std::vector<stack> old = std::move(stacks);

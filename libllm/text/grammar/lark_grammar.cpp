@@ -1,4 +1,4 @@
-/* lark_grammar.cpp: parses a Lark grammar from beginning to end and writes each rule in turn. Groups are parsed by
+/* lark_grammar.cpp: parses a Lark grammar from beginning to end and writes each rule as GBNF. Groups are parsed by
  * recursion of limited depth. An unknown construct is an error that names the construct. If it were ignored instead,
  * the model could write answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
@@ -78,7 +78,7 @@ std::vector<uint32_t> characters_of(const std::string &text)
     return out;
 }
 
-/* Parses one Lark grammar (`text`). Its rules are added to `rules`, and all names that these rules use to `used`. */
+/* Parses one Lark grammar (`text`). Adds its rules to `rules`. Adds all names that these rules use to `used`. */
 class lark_reader {
   public:
     std::map<std::string, std::string> rules; /* GBNF by name */

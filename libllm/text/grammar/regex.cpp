@@ -94,9 +94,9 @@ class parser {
         return std::min(value, CHARACTER_LAST);
     }
 
-    /* Parses an escape after its backslash. An unknown escape of a letter or digit is refused: it has a special meaning
-     * in some dialect, such as \b, \1 or \p. Reading it as the plain character would change what the expression
-     * matches. */
+    /* Parses an escape after its backslash. An unknown escape of a letter or digit, such as \b, \1 or \p, is refused.
+     * The escape has a special meaning in some dialect. If it were parsed as the plain letter or digit, the expression
+     * would match other texts. */
     uint32_t read_escape()
     {
         if (at >= end) {
@@ -191,8 +191,8 @@ class parser {
         return one(is_negated ? character_set_complement(set) : set);
     }
 
-    /* Skips ?: or ?<name> at the start of a group. They only say whether and under which name the group is captured.
-     * Any other group that begins with ? is a look-ahead or look-behind. The tree cannot express it. */
+    /* Skips ?: or ?<name> at the start of a group. These characters only say whether and under which name the group is
+     * captured. Any other group that begins with ? is a look-ahead or look-behind, which the tree cannot express. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
@@ -291,8 +291,8 @@ class parser {
         return out;
     }
 
-    /* Parses alternatives up to the end of the expression or the closing parenthesis. If there is only one alternative,
-     * returns this sequence itself. */
+    /* Parses alternatives, separated by |, up to the end of the expression or the closing parenthesis. A single
+     * alternative is returned as a SEQUENCE, without an EITHER around it. */
     regex_part alternatives(size_t depth)
     {
         regex_part all;

@@ -44,7 +44,8 @@ std::string set_text(const character_set &set)
     return out + "]";
 }
 
-/* Removes ^ at the beginning and $ at the end of the expression, because it must match the whole text anyway. */
+/* Removes ^ at the beginning and $ at the end of the expression, because the expression must match the whole text
+ * anyway. */
 void drop_anchors(regex_part &p, bool is_first, bool is_last)
 {
     const auto is = [](const regex_part &one, uint32_t anchor) {
@@ -140,8 +141,8 @@ std::string grammar_set(character_set set, regex_of where)
     return "(" + set_text(plain) + " | " + escapes + ")";
 }
 
-/* Encodes a character in UTF-8. The first byte gives the number of following bytes: 0xc0, 0xe0 and 0xf0 mean one, two
- * and three, with six bits each. */
+/* Encodes a character in UTF-8. The first byte says how many bytes follow: one after 0xc0, two after 0xe0 and three
+ * after 0xf0. Each following byte has six bits of the character. */
 std::string utf8_of(uint32_t c)
 {
     const int n = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

@@ -1,5 +1,5 @@
-/* vocabulary_trie.cpp: builds the prefix tree of a vocabulary. The tokens are sorted by text. So tokens with the same
- * beginning are neighbors, and the tree grows by one path at a time. */
+/* vocabulary_trie.cpp: builds the prefix tree of a vocabulary. The tokens are sorted by text. So tokens whose texts
+ * begin alike are neighbors, and each text changes only the end of the path of the text before it. */
 #include "text/grammar/vocabulary_trie.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::vector<spelled> spelled_tokens(const model *m, std::vector<int32_t> &ends)
     return all;
 }
 
-/* Builds the tree from texts in ascending order. So only the path to the last text can still change. `enter` adds a
- * node for a byte. `leave` merges the characters below a node into those of its parent. */
+/* Builds the tree from texts in ascending order. A new text adds nodes only below the path of the text before it.
+ * `enter` adds a node for a byte. `leave` merges the characters below a node into those of its parent. */
 class builder {
   public:
     explicit builder(vocabulary_trie &out) : trie(out)
@@ -111,9 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Removes all nodes from the path except the first `n_stay`. Everything below the removed nodes is known by now. So
-     * each of them gets its `after` and its branch. grammar_mask.cpp allows or forbids a branch as a whole by the
-     * characters that it contains. These characters are merged here, from the leaves up, once per model. */
+    /* Removes all nodes from the path except the first `n_stay`. No later text adds nodes below a removed node. So the
+     * `after` and the branch of each removed node are set here. grammar_mask.cpp allows or forbids a branch as a whole
+     * by the characters in the branch. This function merges these characters from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
@@ -143,8 +143,8 @@ class builder {
     }
 
     /* For each node on the path of a text, records the text's characters from the node's byte on. If the node's byte is
-     * in the middle of a character, is_text becomes false. The bytes from there on are not UTF-8. ASCII characters are
-     * recorded by `enter`. So ASCII texts are not scanned again for each of their bytes. */
+     * in the middle of a character, is_text becomes false, because the bytes from this byte on are not UTF-8. Skips
+     * texts of ASCII characters only, because `enter` has recorded ASCII characters. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* Only the last tree is kept. The model's identity decides whether it belongs to the model. The address would not do:
- * another model can later have the same address. */
+/* Only the last tree is kept. It is returned if its model has the same identity as `m`. The models' addresses are not
+ * compared, because another model can later have the same address. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;

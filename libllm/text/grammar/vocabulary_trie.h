@@ -20,18 +20,18 @@ struct vocabulary_trie {
         uint32_t after;        /* index of the next node outside this node's subtree */
         uint32_t tokens_begin; /* index in `tokens` of the first token that ends at this node. The node's tokens end
                                 * before the next node's tokens_begin */
-        uint32_t branch;       /* index in `branches`, or 0. A branch of fewer than 8 tokens is not stored: it would
-                                * save no time */
+        uint32_t branch;       /* index in `branches`, or 0. A branch of fewer than 8 tokens is not stored, because it
+                                * would save no time */
     };
     /* A summary of the texts of all tokens below a node: their characters, from the node's own byte on. */
     struct branch {
         uint64_t ascii[2];     /* the ASCII characters, one bit each */
-        uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. Includes those that a
-                                * cut-off character can become */
-        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on. A
-                                * cut-off character counts as one */
+        uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. A token can end with an
+                                * incomplete character, which counts as all characters that it can become */
+        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on. An
+                                * incomplete character counts as one */
         uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
-        bool is_text;          /* true if the bytes are UTF-8, where only the last character can be cut off */
+        bool is_text;          /* true if each of these texts is UTF-8. Only its last character can be incomplete */
     };
     std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
                               * last node */
