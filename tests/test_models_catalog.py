@@ -24,7 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("OLLAMA_MODELS", raising=False)
     monkeypatch.setattr(catalog, "_OLLAMA_FOLDERS", ("~/.ollama/models",))
-    monkeypatch.setattr("llmd.models.hub.snapshots", lambda repository=None: [])
+    monkeypatch.setattr("llmd.models.hub_cache.snapshots", lambda repository=None: [])
     return tmp_path
 
 

@@ -189,7 +189,7 @@ DOORS = {
     "uvloop": ("llmd.app.", "llmd.__main__."),
     "cffi": ("llmd.engine._native_build.",),
     "prometheus_client": ("llmd.http.metrics.",),
-    "huggingface_hub": ("llmd.models.hub.",),
+    "huggingface_hub": ("llmd.models.hub.", "llmd.models.hub_cache."),
 }
 
 

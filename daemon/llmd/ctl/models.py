@@ -114,9 +114,9 @@ def run_remove(context: Context) -> int | None:
     if not context.options.yes and not _agreed(question):
         context.warn(f"{one.name} was not removed; --yes removes it without a question")
         return EXIT_REFUSED
-    from llmd.models import hub
+    from llmd.models import hub_cache
 
-    hub.remove(one.paths)
+    hub_cache.remove(one.paths)
     raw = {"name": one.name, "removed": True, "size_bytes": one.candidate.n_bytes}
     context.say(raw, lambda: f"Model {one.name} removed.")
     return None

@@ -148,10 +148,10 @@ def _in_lm_studio() -> Iterator[LocalModel]:
 
 
 def _in_cache() -> Iterator[LocalModel]:
-    from . import hub  # the library takes half a second to import
+    from . import hub_cache  # imports a part of huggingface_hub, which most verbs of llmctl do not need
 
     seen: set[str] = set()
-    for snapshot in hub.snapshots():
+    for snapshot in hub_cache.snapshots():
         models = [one for one in candidates_of(snapshot.files) if one.is_complete]
         for one in models:
             name = _tagged(snapshot.repository, one, models)

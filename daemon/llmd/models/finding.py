@@ -96,12 +96,12 @@ def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
     """Returns the path of a cached model that matches the name, or None. Does not use the network. Takes every cached
     commit into account, because the newest one may lack a file that was downloaded before.
     """
-    from . import hub
+    from . import hub_cache
     from .gguf_header import read_header
 
     places: dict[str, Path] = {}
     candidates = []
-    for snapshot in hub.snapshots(name.repository):
+    for snapshot in hub_cache.snapshots(name.repository):
         if name.revision not in (MAIN, *snapshot.refs, snapshot.folder.name):
             continue
         for one in candidates_of(snapshot.files):

@@ -1,5 +1,5 @@
 """Lists and downloads the files of a repository with huggingface_hub, which knows the cache folder, the tokens and the
-environment variables (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, ...). The only module that imports that library.
+environment variables (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, ...).
 
 huggingface_hub deletes a download that was interrupted. So this module downloads to blobs/ETAG.incomplete in the
 library's cache folder by itself, with the library's function that can resume, and lets the library add the complete
@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from huggingface_hub import (
-    CacheNotFound,
     HfApi,
     constants,
     get_hf_file_metadata,
     hf_hub_download,
     hf_hub_url,
-    scan_cache_dir,
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
@@ -39,6 +37,7 @@ from ..process.progress import Download
 from .choice import RepositoryFile, gib
 from .errors import ModelError
 from .gguf_header import read_header
+from .hub_cache import cache_folder
 from .names import HubName
 
 log = logging.getLogger("llmd.models")
@@ -65,66 +64,8 @@ class Listing:
     files: tuple[RepositoryFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The files of a repository that are in the cache, at one commit."""
-
-    repository: str
-    folder: Path
-    refs: frozenset[str]
-    modified_s: float
-    files: tuple[RepositoryFile, ...]
-
-
-def cache_folder() -> Path:
-    return Path(constants.HF_HUB_CACHE)
-
-
 def endpoint() -> str:
     return constants.ENDPOINT.partition("://")[2] or constants.ENDPOINT
-
-
-# --- the cache --------------------------------------------------------------------------------------------------------
-
-
-def snapshots(repository: str | None = None) -> list[Snapshot]:
-    """Returns the cached commits of this repository, or of all repositories, the newest first. Uses no network."""
-    try:
-        repositories = scan_cache_dir().repos
-    except (CacheNotFound, ValueError, OSError):
-        return []
-    found = [
-        Snapshot(
-            one.repo_id,
-            revision.snapshot_path,
-            revision.refs,
-            revision.last_modified,
-            tuple(
-                RepositoryFile(file.file_path.relative_to(revision.snapshot_path).as_posix(), file.size_on_disk)
-                for file in revision.files
-                if file.file_name.endswith(".gguf")
-            ),
-        )
-        for one in repositories
-        if one.repo_type == "model" and (repository is None or repository.lower() == one.repo_id.lower())
-        for revision in one.revisions
-    ]
-    return sorted(found, key=lambda one: (one.repository, "main" not in one.refs, -one.modified_s))
-
-
-def remove(files: Sequence[Path]) -> None:
-    """Removes cached files. Also removes the content of each file, unless another cached file has the same content. If
-    a repository has no other cached file, removes its whole folder.
-    """
-    blobs = {file.resolve() for file in files}
-    for file in files:
-        file.unlink(missing_ok=True)
-    still_used = {one.folder / file.path for one in snapshots() for file in one.files}
-    for blob in blobs - {path.resolve() for path in still_used}:
-        blob.unlink(missing_ok=True)
-    for folder in {file.relative_to(cache_folder()).parts[0] for file in files}:
-        if not any(path.is_file() for path in (cache_folder() / folder / "snapshots").rglob("*")):
-            shutil.rmtree(cache_folder() / folder)
 
 
 # --- the hub ----------------------------------------------------------------------------------------------------------
