@@ -68,9 +68,8 @@ def _report_failure(error: BaseException) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Opens /dev/null in place of each standard stream that the caller has closed. Otherwise the next file that llmd
-    opens, for example the model's file or a socket, could get the descriptor of standard error, and log lines would be
-    written into that file.
+    """Opens /dev/null in place of each standard stream that the caller has closed. Otherwise the next file or socket of
+    llmd could get the descriptor of standard error. Log lines would then be written into the model's file, for example.
     """
     for descriptor in range(3):
         try:
@@ -105,9 +104,9 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
-    """Loads the model and serves requests until the engine is closed. If the engine was never open (the model could not
-    be loaded, or a signal arrived while it was loading), this function ends the process with os._exit, because the
-    interpreter's normal exit would wait for the thread that loads the model.
+    """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
+    the process with os._exit. Causes are a model that cannot be loaded, and a signal during loading. The interpreter's
+    normal exit would wait for the thread that loads the model.
     """
     from .engine.opening import EngineError
 
@@ -178,8 +177,9 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
 
 
 def _can_open(model: str) -> bool:
-    """Returns True if the model's file can be opened. Also returns True for a simulated model, which has no file, and
-    for a name on the hub, whose file may have to be downloaded first. Does not check whether the file is a valid model.
+    """Returns True if the model's file can be opened. Also returns True for a simulated model, which has no file. Also
+    returns True for a name on the hub, because the file may not be downloaded yet. Does not check whether the file is a
+    valid model.
     """
     try:
         os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
@@ -201,8 +201,7 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
     """Returns the loader of the model, and the API keys. Raises StartError if the native library, the key file or the
-    chat template file cannot be read. The native library is imported only here, so that --help works without the
-    library.
+    chat template file cannot be read. The native library is imported only here. So --help works without the library.
     """
     try:
         from .engine.loader import DaemonEngineLoader
@@ -284,8 +283,8 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Returns whether llmd has a controlling terminal. Called at the start, because the terminal can no longer be
-    opened when SIGHUP reports that it was closed.
+    """Returns whether llmd has a controlling terminal. Called at the start. When SIGHUP reports that the terminal was
+    closed, it can no longer be opened.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
@@ -330,9 +329,9 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Warns if the context is shorter than the context that the model was trained for, although --ctx-size is not set.
-    Agents need a long context. On a GPU a shorter context is the documented default, so llmd warns only if too little
-    memory for the KV cache is the cause.
+    """Warns if the context is shorter than the model's trained context. No warning if the user has set --ctx-size.
+    Agents need a long context. On a GPU a shorter context is the documented default. There llmd warns only if the cause
+    is too little memory for the KV cache.
     """
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
@@ -349,8 +348,8 @@ def _warn_of_short_context(state: State) -> None:
 
 
 def _warn_of_host_weights(state: State) -> None:
-    """Warns if the GPU's memory is too small for all weights, so that some are in host memory. No warning if the user
-    has set --gpu-layers.
+    """Warns if some weights are in host memory, because the GPU's memory is too small. No warning if the user has set
+    --gpu-layers.
     """
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:

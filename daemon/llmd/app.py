@@ -1,5 +1,5 @@
-"""Builds the HTTP application of the daemon: loads the model, adds the routes, and at the end saves the sessions and
-closes the engine and the database.
+"""Builds the HTTP application of the daemon. At the start it loads the model and adds the routes. At the end it saves
+the sessions and closes the engine and the database.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ log = logging.getLogger("llmd")
 
 def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
     """Returns the application. When the application starts, `loader` begins to load the model, unless `loader.begin()`
-    was called before. Until the model is loaded, only public endpoints such as /ready answer; requests to the others
-    wait (http/loading.py) or get 503.
+    was called before. Until the model is loaded, only public endpoints such as /ready answer. Requests to other
+    endpoints wait (http/loading.py) or get status 503.
     """
     app = web.Application(middlewares=[boundary, wait_for_model])
     loader = loader or DaemonEngineLoader(config)
@@ -83,9 +83,9 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
     """Loads the model, and then restores the answers and responses in the state directory. If this task is cancelled
-    while the model loads, the loading thread continues, because only the end of the process can stop that thread. If
-    this task is cancelled while it restores, it finishes restoring first, because the daemon saves sessions and closes
-    the engine only if `state` is complete.
+    while the model loads, the loading thread continues. Only the end of the process can stop that thread. If this task
+    is cancelled while it restores, it finishes restoring first. The daemon saves sessions and closes the engine only if
+    `state` is complete.
     """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses, loader.model))
@@ -149,8 +149,8 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
-    """Reads the database of the previous daemon: adds its rows of answers to `answers` and its rows of responses to
-    `responses`, and deletes rows of saved sessions that no longer exist. Blocks.
+    """Reads the database of the previous daemon. Adds its rows of answers to `answers`, and its rows of responses to
+    `responses`. Deletes rows of saved sessions that no longer exist. Blocks.
     """
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
@@ -196,7 +196,7 @@ def reload_keys(state: State) -> None:
 
 async def save(state: State) -> None:
     """Stops the engine, which writes the sessions to the state directory, and closes the database after its last
-    writes. Most answers and responses are in the database already, because they are written when they are complete.
+    writes. Most answers and responses are in the database already. Each is written as soon as it is complete.
     """
     telling = asyncio.create_task(tell_saving(state))
     try:
@@ -209,7 +209,7 @@ async def save(state: State) -> None:
 
 async def tell_saving(state: State) -> None:
     """Reports to systemd how many sessions are saved. Extends systemd's timeout for the stop whenever a counter of the
-    engine has changed, because a changed counter shows that the engine still makes progress.
+    engine has changed. A changed counter shows progress.
     """
     before: dict[str, int] = {}
     while True:

@@ -11,8 +11,8 @@ from .config_table import SLOTS_MAX, Config
 
 
 class ConfigError(Exception):
-    """Raised if an option has an invalid value, or if the file of --config cannot be read. The message names the option
-    or the file.
+    """Raised for an invalid value of an option, or an unreadable file of --config. The message names the option or the
+    file.
     """
 
 
@@ -42,15 +42,15 @@ CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> int:
-    """Returns the number of processors that this process can use. This is the number of processors in its affinity
-    mask, or the smallest CPU quota of its control groups (version 2), whichever is smaller. libllm computes the same
-    number (machine/cgroup.h).
+    """Returns the number of processors that this process can use. This is the smallest of two kinds of limits. One
+    limit is the number of processors in the affinity mask. The other limits are the CPU quotas of the control groups
+    (version 2). libllm computes the same number in machine/cgroup.h.
     """
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
 def cgroups(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> list[Path]:
-    """Returns the folders of this process's control group (version 2) and of all groups above that group."""
+    """Returns the folders of this process's control group and of all groups above. Only groups of version 2 count."""
     group = PurePosixPath("/")
     with suppress(OSError):
         named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]
@@ -60,7 +60,7 @@ def cgroups(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> list[Path]:
 
 def _quotas(mount: Path, own: Path) -> list[int]:
     """Returns the CPU quotas of this process's control group and of all groups above that group. A quota is a number of
-    processors, rounded up. A group is left out if it has no quota, or if its quota cannot be read.
+    processors, rounded up. Groups without a readable quota are left out.
     """
     found = []
     for group in cgroups(mount, own):

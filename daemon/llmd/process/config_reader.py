@@ -82,7 +82,7 @@ NOT_OPTIONS = frozenset(
 
 
 def remarks(environment: Mapping[str, str]) -> list[str]:
-    """Returns a warning for each environment variable that looks like an option (LLMD_...) but has no effect."""
+    """Returns a warning for each environment variable LLMD_... without effect."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
     return [

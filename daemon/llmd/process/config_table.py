@@ -1,6 +1,6 @@
-"""The table of all options. Each field of the class `Config` defines one option (option.py), and an instance of
-`Config` has the values of all options. config_reader.py makes the instance, and config_checks.py checks options against
-each other.
+"""The table of all options. Each field of the class `Config` defines one option (option.py). An instance of `Config`
+has the values of all options. The module config_reader.py makes the instance. The module config_checks.py checks
+options against each other.
 """
 
 from __future__ import annotations

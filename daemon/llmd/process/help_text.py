@@ -42,8 +42,8 @@ def _listed(rows: tuple[tuple[str, str], ...]) -> str:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Returns a suggestion (" (did you mean ...?)") to append to an error about the unknown `word`, or "" if none of
-    the known `words` is similar.
+    """Returns the text " (did you mean ...?)" with the known word that is most similar to `word`. The caller appends
+    this text to an error. Returns "" if no known word is similar.
     """
     return _suggestion(*difflib.get_close_matches(word, list(words), 1))
 

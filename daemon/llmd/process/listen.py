@@ -1,9 +1,9 @@
 """The sockets that the daemon listens on.
 
-The sockets are opened before the model is loaded. So a port that is in use is reported at once, and no other program
-can take the port while the model loads. Only the user that runs llmd can use the unix socket. If a file already exists
-at the path of the unix socket, llmd removes the file only if it is a socket of this user on which no program listens
-(socket_trust.py).
+The sockets are opened before the model is loaded. So llmd reports at once if the port is in use. Also, no other program
+can take the port while the model loads. Only the user that runs llmd can use the unix socket. llmd removes an existing
+file at the path of the unix socket in one case: the file is a socket of this user, and no program listens on it. See
+socket_trust.py.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _remove_dead(path: Path) -> None:
 
 
 def is_listened_on(path: Path) -> bool:
-    """Returns False only if certainly no program listens on the socket: the connection is refused, or the socket does
+    """Returns False if certainly no program listens on the socket. Then the connection is refused, or the socket does
     not exist. Every other result, such as a full queue of connections, returns True.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -237,8 +237,8 @@ def is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """Raises the process's limit on open files to what `n_connections` connections need, or to the hard limit if that
-    is lower. Returns how many connections the process can have with the new limit, at most `n_connections`.
+    """Raises the process's limit on open files as far as `n_connections` connections need. The hard limit is not
+    exceeded. Returns how many connections the process can have with the new limit, at most `n_connections`.
     """
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

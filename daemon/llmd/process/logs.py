@@ -45,7 +45,7 @@ def print_fatal(text: str) -> None:
 
 
 def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether standard error is connected to systemd's journal (systemd.exec(5))."""
+    """Returns whether standard error is connected to systemd's journal. See JOURNAL_STREAM in systemd.exec(5)."""
     try:
         found = os.fstat(STDERR)
     except OSError:
@@ -54,9 +54,9 @@ def writes_to_journal(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Sink(logging.Handler):
-    """Writes log lines to a descriptor. If a line cannot be written within LOG_PATIENCE_MS (the program that reads the
-    lines has stopped, the disk is full or the terminal was closed), the line is dropped and counted. The next line that
-    can be written is preceded by the number of dropped lines.
+    """Writes log lines to a descriptor. If a line cannot be written within LOG_PATIENCE_MS, the line is dropped and
+    counted. Causes are a stopped reader, a full disk or a closed terminal. The next line that can be written is
+    preceded by the number of dropped lines.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -146,7 +146,7 @@ _PRIORITIES = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ER
 
 
 class JournalFormatter(logging.Formatter):
-    """Begins each line with its priority in the form that systemd's journal expects (sd-daemon(3))."""
+    """Begins each line with its priority, as systemd's journal expects it. See sd-daemon(3)."""
 
     def __init__(self, lines: logging.Formatter) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The texts of llmd's --help and man pages, except the help of each option, which is in config_table.py."""
+"""The texts of llmd's --help and man pages. The help of each option is in config_table.py."""
 
 from __future__ import annotations
 

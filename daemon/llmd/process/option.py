@@ -1,5 +1,5 @@
-"""Defines what an option is: a field of `Config` (config_table.py), together with everything that the command line, the
-environment, the TOML file, --help and the documentation need to know about it.
+"""Defines what an option is. An option is a field of `Config` (config_table.py). Its definition has all facts for the
+command line, the environment, the TOML file, --help and the documentation.
 
 All spellings of an option are made from the field's name. For example, the field `ctx_size` is `--ctx-size` on the
 command line, `LLMD_CTX_SIZE` in the environment, and `ctx_size` in the TOML file.

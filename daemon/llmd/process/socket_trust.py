@@ -2,9 +2,9 @@
 
 Clients of the unix socket need no API key, and everybody who can open the socket is an administrator (LOCAL in
 http/access.py). So llmd creates the socket such that only the user that runs llmd can open it. If a file already exists
-at the socket's path, llmd uses the path only if the file belongs to this user. llmctl refuses to use a socket that
-another user may have created. engine/segment.py ignores a lock file that belongs to another user. The rules for TCP
-clients are in http/access.py.
+at the socket's path, llmd uses the path only if the file belongs to this user. Similarly, llmctl refuses a socket that
+another user may have created. Lock files of other users are ignored (engine/segment.py). The rules for TCP clients are
+in http/access.py.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
-    """Returns a line for `notify` that extends systemd's timeout for the start or stop of the service: systemd then
-    waits for at least `seconds` from now, whatever the unit file says. Returns no line if `is_needed` is false.
+    """Returns a line for `notify` that extends systemd's timeout for the start or stop of the service. systemd then
+    waits for at least `seconds` from now. This overrides the unit file. Returns no line if `is_needed` is false.
     """
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
@@ -60,7 +60,7 @@ def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | 
 
 
 def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
-    """Returns the sockets that systemd opened for this process (sd_listen_fds(3)). Only the first call returns them.
+    """Returns the sockets that systemd opened for this process. See sd_listen_fds(3). Only the first call returns them.
     Child processes do not inherit the sockets.
     """
     count = environment.pop("LISTEN_FDS", "")
