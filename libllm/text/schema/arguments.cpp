@@ -7,8 +7,8 @@
 
 namespace {
 
-/* How many levels of the schema are enforced in each attempt. If the grammar is too large, the next attempt enforces
- * fewer. */
+/* How many levels of the schema are enforced in each attempt. If an attempt's grammar is too large, the next attempt
+ * enforces fewer levels. */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
 /* Limit on the parameters of one tool. The grammar of tool calls is built with one level of recursion per required
  * parameter. */
@@ -45,8 +45,8 @@ uint8_t types_of(expansion &meaning, const node &n)
 }
 
 /* Returns the names of all parameters, in the order of the schema. A parameter is declared or required by at least one
- * shape. A shape is one alternative of the schema (shape.h). The empty name is left out: no template can write it. An
- * empty schema_argument::name means a group of undeclared parameters. */
+ * shape. A shape is one alternative of the schema (shape.h). The empty name is left out for two reasons. No template
+ * can write it, and an empty schema_argument::name means a group of undeclared parameters. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;
@@ -93,10 +93,10 @@ class argument_compiler {
     {}
 
     /* Compiles the parameter with this name. The value must satisfy one of the shapes. A shape is one alternative of
-     * the schema (shape.h). The parameter is required if all shapes require it. An example is {"anyOf": [{"properties":
-     * {"a": A}}, {"properties": {"b": B}}]}. Its second alternative does not forbid undeclared members, so it allows
-     * any value of `a`. But a model that writes `a` means A. So shapes that do not declare the name are left out if
-     * another shape declares it. */
+     * the schema (shape.h). The parameter is required if all shapes require it. Shapes that do not declare the name are
+     * left out if another shape declares it. For example, let the schema be {"anyOf": [{"properties": {"a": A}},
+     * {"properties": {"b": B}}]}. Its second alternative does not forbid undeclared members, so it allows any value of
+     * `a`. But if a model writes `a`, it should write a value that satisfies A. */
     schema_argument declared(const std::vector<shape> &shapes, const std::string &name)
     {
         schema_argument one;
@@ -106,7 +106,7 @@ class argument_compiler {
             std::any_of(shapes.begin(), shapes.end(), [&](const shape &s) { return declares(s, name); });
         std::vector<node> ways;
         for (const shape &s : shapes) {
-            /* a shape without the name would allow any value, against the intention of the schema's author */
+            /* a shape that does not declare the name would allow any value */
             if (is_declared && !declares(s, name)) {
                 one.is_required = false;
                 continue;
@@ -191,8 +191,8 @@ class argument_compiler {
 
 /* Calls `compile` with fewer and fewer levels of the schema until the grammar is small enough. Each attempt can use
  * half of the remaining work budget. The other half is left for further attempts and other tools. Otherwise, one tool
- * with a costly schema would leave all later tools unconstrained. The rules of a failed attempt are removed. They can
- * refer to rules that were never defined. Returns `nothing` if all attempts fail. */
+ * with a costly schema would leave all later tools unconstrained. The rules of a failed attempt are removed, because
+ * they can refer to rules that were never defined. Returns `nothing` if all attempts fail. */
 template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
 {
     for (const size_t n_levels : LEVELS) {

@@ -16,8 +16,9 @@
 #include "text/schema/shape.h"
 
 /* One parameter of a tool, or a group of parameters whose names the schema does not declare. Some templates write a
- * string argument without quotes between its delimiters. With such a template, a parameter that allows strings and
- * numbers needs two separate parts. `texts` has its strings. `not_text` is the rule of its other values. */
+ * string argument without quotes between its delimiters. With such a template, strings and other values are written
+ * differently. `texts` is the set of strings that the parameter allows. `not_text` is the rule of the other values that
+ * it allows. */
 struct schema_argument {
     std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
@@ -46,7 +47,7 @@ class schema_arguments {
     std::vector<schema_argument> members(const schema_json &document);
 
     /* Returns the rule of those parameter names in `names` that can be written between a template's delimiters. Returns
-     * "" if none of them can, and nullopt if the rule would be too large. */
+     * "" if no name can be written there. Returns nullopt if the rule would be too large. */
     std::optional<std::string> bare_names(const automaton &names);
 
     /* Returns the rule of these strings, written between single quotes. Strings that need escapes are left out. Returns
@@ -54,8 +55,8 @@ class schema_arguments {
     std::optional<std::string> quoted_texts(const automaton &texts);
 
     /* Returns the rule of these strings, written without quotes and escapes, followed by the closing delimiter `close`.
-     * Returns nullopt if the rule would be too large. Also returns nullopt if none of the strings can stand before
-     * `close`. */
+     * Returns nullopt if the rule would be too large. Also returns nullopt if no string can be written before `close`,
+     * for example because each string contains `close`. */
     std::optional<std::string> bare_texts(const automaton &texts, const std::string &close);
 
     /* Returns the whole grammar: all rules so far, and the rules of any JSON value. */

@@ -104,12 +104,12 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-/* Classes of equivalent states (Hopcroft's algorithm). Equivalent states both accept or both do not. Each character
- * leads from them to equivalent states. The algorithm starts with two classes, the accepting states and all others. It
- * splits classes until all states of a class lead to the same classes. After a split, the largest part keeps the number
- * of the class. Only states that lead to the smaller parts are examined again. So each state is examined log n times
- * per transition. A simpler algorithm examines all states after every split. For a chain of n states, this takes n * n
- * steps. Every length and repetition in a pattern is such a chain. */
+/* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both accept or both reject, and
+ * each character leads from them to equivalent states. The algorithm starts with two classes, the accepting states and
+ * all others. It splits classes until all states of a class lead to the same classes. After a split, the largest part
+ * keeps the number of the class. Only states that lead to the smaller parts are examined again. So each state is
+ * examined at most log n times per transition. A simpler algorithm examines all states after every split. For a chain
+ * of n states, this takes n * n steps. Every length and repetition in a pattern is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -280,8 +280,8 @@ class partition {
 };
 
 /* Makes the product of two automata. A state of the product is a pair of their states. Only reachable pairs are made.
- * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. FIRST_ONLY and EITHER
- * accept strings that one automaton rejects. */
+ * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. The pair is still needed,
+ * since FIRST_ONLY and EITHER accept strings that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -310,7 +310,7 @@ class product {
     std::vector<automaton::way> ways; /* transitions of the state being made */
     size_t n_ways = 0;
 
-    /* Looks up transitions of the state `from` for ascending characters. If `from` is NULL, all lead to NOWHERE. */
+    /* Looks up transitions of the state `from` for ascending characters. If `from` is NULL, every target is NOWHERE. */
     class follower {
       public:
         explicit follower(const automaton::state *from)

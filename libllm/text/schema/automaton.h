@@ -1,8 +1,8 @@
 /* automaton.h: sets of strings, as deterministic finite automata over Unicode characters. A JSON schema can put several
  * conditions on one string (pattern, length, format, excluded names). GBNF cannot express the intersection of such
  * conditions, nor a complement. Automata can be intersected and complemented. For example, {"pattern": "^a",
- * "maxLength": 3, "not": {"const": "ab"}} is one product of three automata. rules.h writes each state of the product as
- * a GBNF rule. The functions are pure: any thread can call them.
+ * "maxLength": 3, "not": {"const": "ab"}} becomes one automaton, the product of three. Each state of the product
+ * becomes a GBNF rule (rules.h). The functions are pure: any thread can call them.
  *
  * The product of automata with m and n states can have m * n states. A regular expression of n characters can need 2^n
  * states. Clients choose the schema, so states and work are limited. Operations that combine automata or merge states
@@ -11,8 +11,9 @@
  * - The work budget is spent.
  *
  * Building an automaton from a list of strings is never refused. Its work is linear in the document. The rule of an
- * object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise a schema
- * that demands null for `a` would accept {"more": 1, "a": 1}. */
+ * object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise the model
+ * could write a declared member as an undeclared one, with any value. For example, it could write {"more": 1, "a": 1}
+ * although the schema demands null for `a`. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
 
@@ -58,8 +59,8 @@ automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget 
 automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget);
 
 /* Returns the automaton of the strings x for which x + `close` contains `close` only at its end. An argument between
- * tags must be such a string. The argument ends at the first closing tag that the model writes. `close` must not be
- * empty. */
+ * tags must be such a string, because the argument ends at the first closing tag that the model writes. `close` must
+ * not be empty. */
 automaton automaton_of_text_before(const std::string &close);
 
 /* Returns the automaton of all strings of `least` to `most` characters. SIZE_MAX as `most` means no limit. The

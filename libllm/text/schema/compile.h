@@ -1,18 +1,18 @@
-/* compile.h: compiles a JSON schema to a grammar. The schema of structured output is compiled by schema_grammar, the
- * schemas of tools by arguments.h. Both use the other files of this folder:
+/* compile.h: compiles a JSON schema to a grammar. schema_grammar compiles the schema of structured output. The class
+ * schema_arguments (arguments.h) compiles the schemas of tools. Both use the other files of this folder:
  *
  *   references   finds the schema to which a $ref refers
  *   shape        describes the values that several schemas allow together (expand, negate, nothing, valid)
  *   automaton    sets of strings, from regular expressions and formats
  *   writer       writes these descriptions as GBNF rules (objects, scalars, number, rules)
  *
- * llmd used llama.cpp's converter before. It accepted 79.7 % of 5,038 real schemas, and 92.3 % of the resulting
- * grammars were right. That converter silently forbade undeclared members. If several keywords held at once, it
- * enforced only one of them. Here schema_grammar first merges all keywords that hold at once, such as allOf, $ref and
- * its siblings, `not` and dependencies. Then it writes GBNF from the result. Under STRICT it accepts 95.8 % of 400
- * schemas of MaskBench, and 99.7 % of the resulting grammars are right (tests/schemas/corpus_driver). As JSON Schema
- * demands, an object can have members that its schema does not declare. Such an object is called open. An object is
- * closed if its schema forbids undeclared members.
+ * Earlier versions of llmd used llama.cpp's converter. It accepted 79.7 % of 5,038 real schemas, and 92.3 % of the
+ * resulting grammars were right. That converter silently forbade undeclared members. If several keywords constrained
+ * one value, the converter enforced only one of them. Here schema_grammar first merges all keywords that constrain a
+ * value, such as allOf, $ref and its siblings, `not` and dependencies. Then schema_grammar writes GBNF from the result.
+ * Under STRICT it accepts 95.8 % of 400 schemas of MaskBench, and 99.7 % of the resulting grammars are right
+ * (tests/schemas/corpus_driver). As JSON Schema demands, an object can have members that its schema does not declare.
+ * Such an object is called open. An object is closed if its schema forbids undeclared members.
  *
  * Everything that a schema can make large has a limit:
  * - the nesting of the document,
@@ -30,10 +30,10 @@
 
 #include "text/schema/shape.h"
 
-/* Returns the grammar as GBNF text for grammar::read. Encoded as a JSON string, it has at most `most_bytes` bytes.
- * Throws std::bad_alloc or grammar_fault. The message of grammar_fault names the keyword that cannot be enforced, and
- * its path in the schema. The document can nest at most 128 levels. The caller must check that before parsing it
- * (json_size.h). */
+/* Returns the grammar as GBNF text for grammar::read. The text has at most `most_bytes` bytes when it is encoded as a
+ * JSON string. Throws std::bad_alloc or grammar_fault. The message of grammar_fault names the keyword that cannot be
+ * enforced, and its path in the schema. The document can nest at most 128 levels. The caller must check that before
+ * parsing it (json_size.h). */
 std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes, work_budget &budget);
 
 #endif

@@ -2,7 +2,7 @@
  * of alternatives allows. Conditions that hold at once are merged into one `state`. The keywords anyOf, oneOf and if
  * are choices. The state is copied for each alternative of a choice.
  *
- * The danger is a product of choices: ten anyOf of four alternatives each have a million combinations. Choices are
+ * Several choices multiply the shapes: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
  * dropped at once. Its own choices are never tried. If there are still more than SHAPES_MAX shapes, or the budget is
@@ -289,8 +289,9 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* of two lists, only the shorter is stored. is_kept tests its values
-                                             * against the other conditions later */
+            s.s.values = std::move(values); /* if several enums and consts hold at once, only the shortest list of
+                                             * values is stored. Later, is_kept tests these values against all
+                                             * conditions */
         }
     };
     if (schema.contains("const")) {
@@ -398,9 +399,10 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 
 /* Applies dependencies. If a member is present, a dependency requires other members, or demands that the object
  * satisfies a schema. Each dependency becomes a choice: the object has no such member, or it satisfies the dependency.
- * A condition must refer to the document. But no schema in the document says "without this member". So this condition
- * refers to the dependency's keyword and the index of the member in it, and is_negated is true. The same condition with
- * is_negated false says that the dependent members are required (apply_dependency in negate.cpp). */
+ * Each alternative of a choice is a condition, which must refer to a schema or keyword of the document. But no schema
+ * in the document says "without this member". So the condition "without this member" refers to the dependency's keyword
+ * and to the member's index in that keyword's object, and is_negated is true. The same condition with is_negated false
+ * says that the dependent members are required (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
@@ -453,12 +455,13 @@ void expansion::apply_choices(state &s, const schema_json &schema)
     }
 }
 
-/* Applies oneOf as a choice between its alternatives. Each choice says that one alternative holds. It negates every
- * other alternative that could hold for the same value. Treating oneOf like anyOf would accept values that satisfy two
- * alternatives and are therefore invalid. Negating all other alternatives would be right, but keywords::NOT_NEGATED
- * seldom allows it. It would also multiply the shapes. Most alternatives exclude each other by a type or a constant,
- * which is_nothing detects. The number of pairs to compare is the square of the number of alternatives. For 1,500
- * constants this took 19 s and 950 MB. So oneOf is not enforced once the budget is spent. */
+/* Applies oneOf as a choice between its alternatives. The i-th option of the choice says that the i-th alternative
+ * holds. It negates every other alternative that could hold for the same value. Treating oneOf like anyOf would accept
+ * values that satisfy two alternatives and are therefore invalid. Negating all other alternatives would be right. But
+ * most alternatives have a keyword of keywords::NOT_NEGATED, and each negation multiplies the shapes. Most alternatives
+ * exclude each other by a type or a constant, which is_nothing detects. The number of pairs to compare is the square of
+ * the number of alternatives. For 1,500 constants this took 19 s and 950 MB. So oneOf is not enforced once the budget
+ * is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

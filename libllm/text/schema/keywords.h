@@ -1,6 +1,6 @@
-/* keywords.h: the names of a JSON schema's keywords. A condition is a schema or one of its keywords (shape.h). It
- * identifies a keyword by the address of the name. So comparing conditions needs no string comparison. Each name must
- * therefore have one address in the whole program, which is why the names are inline variables. */
+/* keywords.h: the names of a JSON schema's keywords. A condition is a schema or one of its keywords (shape.h). The
+ * condition stores the address of the keyword's name, so that comparing two conditions needs no string comparison. Each
+ * name must therefore have one address in the whole program, which is why the names are inline variables. */
 #ifndef LLM_SCHEMA_KEYWORDS_H
 #define LLM_SCHEMA_KEYWORDS_H
 
@@ -10,7 +10,7 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Keywords that `not` negates one by one. A value that violates one of them violates the whole schema. */
+/* Keywords that can be negated separately. A value that violates one of these keywords violates the whole schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",

@@ -1,8 +1,8 @@
-/* negate.cpp: negates schemas and keywords. The keywords `not`, `oneOf` and `if` need that. A value violates a schema
- * if it violates one of the keywords. So the negation of a schema with n keywords is a choice of n alternatives. A
- * keyword constrains only values of certain types. Its negation therefore also demands the type. For example, the
- * negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be negated, STRICT refuses it,
- * and LOOSE ignores the negation. */
+/* negate.cpp: negates schemas and keywords, for the keywords `not`, `oneOf` and `if`. A value violates a schema if it
+ * violates at least one of the schema's keywords. So the negation of a schema with n keywords is a choice of n
+ * alternatives. A keyword constrains only values of certain types. Its negation therefore also demands the type. For
+ * example, the negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be negated, STRICT
+ * refuses it, and LOOSE ignores the negation. */
 #include <algorithm>
 #include <cstring>
 
@@ -71,8 +71,8 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 } // namespace
 
 /* Returns whether the fields of a shape (shape.h) can express the negation of the schema. Callers ask this before they
- * negate anything, because a negation with some of its alternatives left out would forbid valid values. Since a schema
- * can refer to itself, at most `depth` references and nested schemas are followed. */
+ * negate anything, because a negation that lacks some alternatives would forbid valid values. Since a schema can refer
+ * to itself, at most `depth` references and nested schemas are followed. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {

@@ -1,10 +1,10 @@
 /* nothing.cpp: detects nodes that no value can satisfy. A node is a set of conditions on one value (shape.h). Only a
  * few levels of the schema are examined. Also collects the conditions of a shape on one object member.
  *
- * If is_nothing returns true, it is proved that no value satisfies the node. If it returns false, there may still be no
- * such value, because patterns, array items and multipleOf are not examined. The result only serves to find
- * alternatives of oneOf that exclude each other. A wrong "false" only adds a needless negation to the oneOf, while a
- * wrong "true" would allow invalid values. */
+ * If is_nothing returns true, it is proved that no value satisfies the node. If is_nothing returns false, it is unknown
+ * whether a value satisfies the node, because patterns, array items and multipleOf are not examined. The result only
+ * serves to find alternatives of oneOf that exclude each other. A wrong "false" only adds a needless negation to the
+ * oneOf, while a wrong "true" would allow invalid values. */
 #include <algorithm>
 
 #include "text/schema/shape.h"
@@ -74,7 +74,7 @@ bool expansion::is_nothing(const node &n, size_t depth)
     if (found != nothing.end()) {
         return found->second;
     }
-    nothing[n] = false; /* provisional result for a node that contains itself: some value is possible */
+    nothing[n] = false; /* provisional result, which is used if the node contains itself */
     bool is_all = true;
     const std::vector<shape> shapes = shapes_of(n); /* a copy: the loop changes the cache to which shapes_of refers */
     for (const shape &s : shapes) {

@@ -9,7 +9,7 @@
 namespace {
 
 constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
-/* names of the rules to which the result refers. rules.cpp has the rules */
+/* names of rules that the GBNF of this file uses. rules.cpp defines these rules */
 const char *const FRACTION = "fraction", *const MORE = "more";
 
 /* A bound without its sign. A negative number is written as a minus sign and the number without sign. So the code below
@@ -40,8 +40,8 @@ magnitude power_of_ten(size_t n)
     return {"1" + std::string(n, '0'), "", false};
 }
 
-/* Returns the bound without its sign and exponent. The exponent moves the decimal point. For example, 1.5e3 has the
- * digits 15 and the point after 4 digits: it becomes 1500. */
+/* Returns the bound without its sign and exponent. The exponent moves the decimal point. For example, in 1.5e3 the
+ * exponent moves the point from after the 1st digit to after the 4th. The missing digits become zeros: 1500. */
 magnitude magnitude_of(const number_bound &bound)
 {
     const std::string &text = bound.text;
@@ -57,7 +57,8 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    /* number of digits before the point. If it is negative, that many zeros follow the point */
+    /* number of digits before the point. If n_before is negative, -n_before zeros stand between the point and the first
+     * other digit */
     const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
@@ -140,9 +141,9 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the lower bound limits the digits from position `at` on. All digits before equal those of the
-     * bound. An inclusive bound that has only zeros from there on does not limit them. Every continuation is then large
-     * enough. */
+    /* Returns whether the lower bound limits the digits from position `at` on. All digits before `at` equal those of
+     * the bound. If the bound is inclusive and has only zeros from `at` on, it does not limit the digits, because every
+     * continuation is large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);
@@ -210,9 +211,9 @@ class of_length {
         return found.empty() ? std::nullopt : std::optional(either(found));
     }
 
-    /* Returns GBNF for the digits after the last digit of the bounds. All digits so far equal those of a bound. If they
-     * equal the lower bound, the number needs another digit that is not zero. The lower bound is exclusive here. If
-     * they equal the upper bound, only zeros can follow. At most 16 zeros are allowed. */
+    /* Returns GBNF for the digits after the last digit of the bounds. All digits so far equal those of a bound. If this
+     * is the lower bound, which is exclusive here, the number needs another digit that is not zero. If this is the
+     * upper bound, only zeros can follow. At most 16 zeros are allowed. */
     std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {
@@ -306,8 +307,9 @@ std::string previous_whole(std::string digits)
     return digits;
 }
 
-/* Replaces a bound by the nearest integer that satisfies it, as an inclusive bound. For example, a lower bound of 2.5
- * becomes 3. An exclusive upper bound of 3 becomes 2. Returns nullopt if no integer from zero on satisfies it. */
+/* Replaces a bound by the nearest integer that satisfies it, as an inclusive bound. For example, a lower bound of
+ * 2.5 becomes 3. An exclusive upper bound of 3 becomes 2. Returns nullopt if no integer from zero on satisfies the
+ * bound. */
 std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
 {
     magnitude out = {m.whole, "", false};

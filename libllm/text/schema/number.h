@@ -1,5 +1,6 @@
-/* number.h: writes GBNF for the JSON numbers between two bounds, without exponents. The bounds are decimal strings and
- * are compared digit by digit. A double's 53 bits are too few for integers of 19 digits. The function is pure. */
+/* number.h: writes GBNF for the JSON numbers between two bounds. The GBNF allows only numbers without exponents. The
+ * bounds are decimal strings and are compared digit by digit, because a double's 53 bits are too few for integers of 19
+ * digits. The function is pure. */
 #ifndef LLM_SCHEMA_NUMBER_H
 #define LLM_SCHEMA_NUMBER_H
 

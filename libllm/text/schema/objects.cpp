@@ -1,5 +1,5 @@
-/* objects.cpp: writes GBNF for the JSON objects of a shape. A shape is merged schemas without alternatives
- * (shape.h). */
+/* objects.cpp: writes GBNF for the JSON objects of a shape. A shape is the result of merging schemas, for one
+ * combination of their alternatives (shape.h). */
 #include <algorithm>
 #include <set>
 
@@ -137,10 +137,10 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* The list is empty if one schema of the shape has additionalProperties: false and no patterns. It is empty even if
- * other schemas allow undeclared members. If the names cannot be split into classes, undeclared members can have any
- * value, but declared names stay excluded. Otherwise a model could write a declared member once more, with a value that
- * its schema forbids. */
+/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns. Other
+ * schemas of the shape may allow undeclared members, but all schemas must hold at once. If the names cannot be split
+ * into classes, undeclared members can have any value, but declared names stay excluded. Otherwise a model could write
+ * a declared member once more, with a value that the member's schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -190,7 +190,7 @@ const char *writer::name_opening() const
     return out.syntax() == value_syntax::JSON ? "\"\\\"\" " : "";
 }
 
-/* Adds to `ways` the GBNF alternative that writes the member, then `rest`. */
+/* Adds to `ways` the GBNF alternative "the member, then `rest`". */
 void writer::add_member(const object_plan::member &member, const std::string &rest, std::vector<std::string> *ways)
 {
     if (!member.value.empty() && !rest.empty()) {
@@ -198,7 +198,8 @@ void writer::add_member(const object_plan::member &member, const std::string &re
     }
 }
 
-/* Adds to `ways` the GBNF alternatives that write an undeclared member, then everything up to the object's end. */
+/* Adds to `ways` one GBNF alternative for each class of undeclared members: "a member of this class, then everything up
+ * to the object's end". */
 void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vector<std::string> *ways)
 {
     const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
@@ -310,9 +311,9 @@ void writer::order_members(object_plan *plan)
     plan->has_others_between = true;
 }
 
-/* Returns GBNF for the objects of the shape, or "" if no object is valid. Each count of members takes a copy of all
- * rules of the object. So members are counted only if minProperties or maxProperties demand more than the required and
- * declared members imply. */
+/* Returns GBNF for the objects of the shape, or "" if no object is valid. To count members, the grammar needs a copy of
+ * all rules of the object for each number of members. So members are counted only if minProperties is larger than the
+ * number of required members, or maxProperties is smaller than the number of possible members. */
 std::string writer::object(const shape &s, const node &n)
 {
     object_plan plan;

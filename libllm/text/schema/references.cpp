@@ -74,8 +74,8 @@ std::string joined(const std::string &base, const std::string &address)
     return (has_path ? base.substr(0, slash + 1) : host != std::string::npos ? base + "/" : "") + address;
 }
 
-/* Finds the JSON pointer of `wanted` by searching the whole document. Paths are not recorded for each schema: only
- * error messages need them. Recording would slow every request. */
+/* Finds the JSON pointer of `wanted` by searching the whole document. The path of each schema is not recorded, because
+ * recording would slow every request, and only error messages need a path. */
 bool path_to(const schema_json &at, const schema_json *wanted, std::string &path)
 {
     if (&at == wanted) {
@@ -146,8 +146,8 @@ const schema_json *references::first_equal(const schema_json *schema) const
 
 /* Records the names that a schema gives itself, by `$id` or `$anchor`. If the schema has an `$id`, `base` becomes this
  * URI, against which references inside the schema are resolved. Up to draft 7, a `$ref` hides all other keywords of its
- * object, including `$id`. Up to draft 7, the older name `id` is accepted, too. In later drafts `id` is an ordinary
- * member. An id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
+ * object, including `$id`. In schemas up to draft 7, `id` means the same as `$id`. In later drafts `id` is not a
+ * keyword. An id such as "#name" names a schema within the document, as `$anchor` does since draft 2019-09. */
 void references::find_id(const schema_json &value, std::string &base)
 {
     if (is_old && text_of(value, "$ref") != nullptr) {
@@ -208,8 +208,8 @@ const schema_json *references::resource(const std::string &address) const
 }
 
 /* Resolves the `$ref` against the schema's base URI, then follows its fragment. A fragment is a JSON pointer such as
- * #/a/b, or an anchor such as #a. If the `$ref` is only a fragment, the schema at the base URI may have no such
- * pointer. Then the pointer is followed from the root of the document. */
+ * #/a/b, or an anchor such as #a. If the `$ref` is only a fragment and the pointer leads nowhere in the schema at the
+ * base URI, the pointer is followed from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

@@ -27,8 +27,9 @@ class references {
     }
 
     /* Returns the first schema in the document with the same content as `schema`. So equal schemas are compiled only
-     * once. Generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has `$id`s,
-     * returns `schema` itself, since the same `$ref` can then mean different schemas in different places. */
+     * once. Generated documents (Kubernetes) repeat schemas instead of referring to them. If the document has an `$id`,
+     * returns `schema` itself. Two schemas with the same content can then differ in meaning, because the base URI
+     * decides what a `$ref` in them refers to. */
     const schema_json *first_equal(const schema_json *schema) const;
 
     /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. Returns "" for the root, and for a

@@ -14,10 +14,10 @@ constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministi
                                      * the nodes of a */
 
 /* A regular expression as a nondeterministic automaton (Thompson's construction), which is then made deterministic. A
- * node consumes a character, or continues to two other nodes without consuming one. The automaton is built from the end
- * of the expression. So the node after each part exists before the part is built. Each set of nodes that some string
- * can reach becomes a state of the deterministic automaton. For example, (a|b)*a(a|b){n} has 2^n such sets. States and
- * work are therefore limited.
+ * node consumes a character, or continues to two other nodes without consuming a character. The automaton is built from
+ * the end of the expression. So the node after each part exists before the part is built. Each set of nodes that some
+ * string can reach becomes a state of the deterministic automaton. For example, (a|b)*a(a|b){n} has 2^n such sets.
+ * States and work are therefore limited.
  *
  * The beginning and the end of a string are treated as special characters, REGEX_BEGIN and REGEX_END. The anchors ^ and
  * $ consume them. So an anchor can be anywhere in an expression, also in one of several alternatives. Before and after
@@ -183,8 +183,8 @@ class net {
         close();
     }
 
-    /* Consumes an anchor repeatedly: several anchors can match at one position. In (a$|,)+$, both $ match at the end of
-     * the string. */
+    /* Consumes the special character `anchor` repeatedly, because several anchors can match at one position. In
+     * (a$|,)+$, both $ match at the end of the string. */
     void step_all(const node_set &from, uint32_t anchor)
     {
         step(from, anchor);
@@ -287,10 +287,11 @@ automaton simple_automaton(const std::string &expression, work_budget &budget)
 
 } // namespace
 
-/* A look-ahead at the start is a condition on the whole string. For example, ^(?!abc)x accepts the strings that begin
- * with x and not with abc. This is a product of two automata. A look-ahead elsewhere is refused: it is a condition only
- * on the rest of the string after some position. A | outside of groups after a look-ahead is refused too, since the
- * look-ahead would apply to only one of the alternatives. */
+/* A look-ahead at the start is a condition on the whole string. The result is a product of the automata of the
+ * look-ahead and of the rest of the expression. For example, ^(?!ab)a accepts the strings that begin with a, but not
+ * with ab. A look-ahead elsewhere is refused, because it is a condition only on the rest of the string after some
+ * position. A | outside of groups after a look-ahead is refused, because the look-ahead would apply to only one of the
+ * alternatives. */
 automaton regex_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {

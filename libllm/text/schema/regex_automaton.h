@@ -1,6 +1,6 @@
 /* regex_automaton.h: turns a regular expression into the automaton of all strings that contain a match. The syntax is
- * that of ECMAScript, like `pattern` in JSON Schema. The automaton of a accepts "bab". The automaton of ^a$ accepts
- * only "a". The function is pure. */
+ * that of ECMAScript, like `pattern` in JSON Schema. For example, the automaton of the expression `a` accepts "bab".
+ * The automaton of `^a$` accepts only "a". The function is pure. */
 #ifndef LLM_SCHEMA_REGEX_AUTOMATON_H
 #define LLM_SCHEMA_REGEX_AUTOMATON_H
 
@@ -9,8 +9,8 @@
 #include "text/schema/automaton.h"
 
 /* Throws grammar_fault for a malformed expression. Throws grammar_beyond for an expression that is too large or takes
- * too much work. Also throws it for back references, word boundaries, and look-around other than a look-ahead at the
- * start. An automaton cannot represent these. */
+ * too much work. Also throws grammar_beyond for constructs that this code cannot turn into an automaton: back
+ * references, word boundaries, and look-around other than a look-ahead at the start. */
 automaton regex_automaton(const std::string &expression, work_budget &budget);
 
 #endif

@@ -12,12 +12,12 @@ namespace {
 constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}. Larger ones use powers of ten */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
-/* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited. A confused model
- * can repeat them forever. Carriage returns are not allowed between values. llama.cpp's parser of tool calls does not
- * accept a carriage return there, and loses the comma after it. `tail` is the rest of a string up to its closing quote.
- * `control` matches the escapes of control characters, quotes and backslashes. `beyond` also matches the escapes of all
- * characters beyond ASCII. A `unit` is the four digits of a \u escape. If it is the first half of a surrogate pair, the
- * second half must follow (`pairing`). Half a pair is not a character. */
+/* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited, because a
+ * confused model can repeat them forever. Carriage returns are not allowed between values, because llama.cpp's parser
+ * of tool calls loses the comma after a carriage return. `tail` is the rest of a string up to its closing quote.
+ * `control` matches the escapes of control characters, quotes and backslashes. `beyond` matches what `control` matches,
+ * and the escapes of all characters beyond ASCII. A `unit` is the four digits of a \u escape. If a unit is the first
+ * half of a surrogate pair, the second half must follow (`pairing`), because half a pair is not a character. */
 const char *const ANY_JSON = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
@@ -36,8 +36,8 @@ beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9
 
 /* Rules of any value in Gemma's syntax, in which each string ends with the delimiter <|"|>. `tail` is the rest of a
  * string up to and including this delimiter. `mark`, `quote`, `bar` and `end` are the rest of the string after the
- * first 1, 2, 3 and 4 characters of the delimiter. Names of members contain no punctuation of JSON. Otherwise, if a
- * model fell back into JSON, a member would be called "\"city\"", with quotes in its name. */
+ * first 1, 2, 3 and 4 characters of the delimiter. Member names contain no punctuation of JSON. Otherwise, if a model
+ * wrote JSON by mistake, the quotes would become part of the member's name. */
 const char *const ANY_GEMMA = R"(ws ::= ""
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" (pair ("," pair)*)? "}"
@@ -474,10 +474,9 @@ std::string rules::add_bare_texts(const automaton &texts, const std::string &clo
 
 /* ---- repetitions ------------------------------------------------------------------------------------------------- */
 
-/* Returns GBNF that matches `unit` n times. n is a power of ten. An example is {"minLength": 1000, "maxLength": 50000}.
- * Reading a grammar with this one repetition would expand it to 50,000 elements. Long repetitions are therefore counted
- * in powers of ten. unit{10} is a rule, and ten times this rule is the next rule. 50,000 is five times the rule of
- * 10,000. */
+/* Returns GBNF that matches `unit` n times. n is a power of ten. Long repetitions are counted in powers of ten, because
+ * grammar::read expands {n} to n elements. {"maxLength": 50000} would become 50,000 elements. Instead, unit{10} is a
+ * rule, and ten times this rule is the rule of 100. 50,000 units are five times the rule of 10,000. */
 std::string rules::power(const std::string &unit, size_t n)
 {
     return n == 1 ? unit : add(power(unit, n / 10) + "{10}");

@@ -23,8 +23,8 @@ enum class value_syntax { JSON, GEMMA };
 
 class rules {
   public:
-    /* The work of writing rules is charged to the budget `spent`. If the budget runs out, the current rule is still
-     * written to its end. An unfinished rule would break the grammar. */
+    /* The work of writing rules is charged to the budget `spent`. If the budget runs out, the current rule is written
+     * to its end, because an unfinished rule would break the grammar. */
     rules(size_t most_bytes, work_budget &spent, value_syntax how_values_are_written = value_syntax::JSON)
         : written_as(how_values_are_written), bytes_max(most_bytes), budget(spent)
     {}
@@ -35,12 +35,13 @@ class rules {
     }
 
     std::string add(const std::string &body); /* returns the name of the rule with this body */
-    /* returns a name for a rule that is defined later. A rule that refers to itself needs that */
+    /* returns a name for a rule that is defined later. A rule that refers to itself needs its name before its body is
+     * known */
     std::string reserve();
     void define(const std::string &name, const std::string &body);
 
-    /* Returns GBNF that matches one of these strings with its quotes (or with Gemma's delimiters). Returns "" if none
-     * of them can be written. */
+    /* Returns GBNF that matches one of these strings with its quotes (or with Gemma's delimiters). Returns "" if the
+     * syntax can express none of these strings. */
     std::string text_value(const automaton &texts);
 
     /* Returns GBNF that matches an object member's name and everything up to its value, such as the closing quote and
@@ -75,9 +76,9 @@ class rules {
      * `most` means no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* `now` returns how many rules there are. `forget` removes all rules that were added since. A failed compilation
-     * leaves rules that refer to reserved but undefined names. A grammar with an undefined rule would be refused as a
-     * whole. */
+    /* `now` returns how many rules there are. `forget` removes all rules that were added after the call of `now` that
+     * returned `since`. A failed compilation leaves rules that refer to reserved but undefined names. grammar::read
+     * would refuse the whole grammar because of an undefined name. */
     struct mark {
         size_t n_text, n_names, n_bytes, n_known;
     };

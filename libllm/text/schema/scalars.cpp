@@ -1,5 +1,5 @@
-/* scalars.cpp: writes GBNF for the strings and numbers of a shape. A shape is merged schemas without alternatives
- * (shape.h). */
+/* scalars.cpp: writes GBNF for the strings and numbers of a shape. A shape is the result of merging schemas, for one
+ * combination of their alternatives (shape.h). */
 #include <algorithm>
 #include <cmath>
 
@@ -32,9 +32,9 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
 }
 
 /* Stores in *all the strings that satisfy all string conditions of the shape. These are patterns, formats, excluded
- * strings, and lengths. Returns false if there are no conditions but lengths. The caller then writes the length as a
- * repetition. An automaton would have a state for each length. If one condition would make the automaton too large,
- * only this condition is ignored. */
+ * strings, and lengths. Returns false if the shape has no string conditions except lengths. The caller then writes the
+ * length as a repetition, because an automaton would have a state for each length. If one condition would make the
+ * automaton too large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;
@@ -132,8 +132,9 @@ std::string writer::text(const shape &s, const node &n)
         return "string";
     }
     if (out.syntax() == value_syntax::GEMMA) {
-        /* In Gemma's syntax, a length needs an automaton. Its number of states is the length times the length of the
-         * closing delimiter. A few long strings would use up the limit on the size of the grammar. */
+        /* In Gemma's syntax, minLength and maxLength need an automaton. Its number of states is the limit times the
+         * length of the closing delimiter. So a few schemas of long strings would use up the limit on the size of the
+         * grammar. */
         const bool is_short = (s.length_most == SIZE_MAX ? s.length_least : s.length_most) <= LENGTH_MAX;
         return is_short ? out.text_value(automaton_of_length(s.length_least, s.length_most)) : "string";
     }
@@ -185,9 +186,9 @@ std::string writer::bounded_number(const shape &s, const node &n)
         return out.add(*found);
     }
     /* Programs write numbers close to zero, or far from it, with an exponent, such as 1e-05 and 1e+16. number_rule
-     * writes no exponents. A regular expression cannot compare digits and an exponent together with a bound. Numbers
-     * below 1e-4 can have an exponent only if all such numbers are within the bounds. The same holds for numbers of
-     * 1e16 and more. */
+     * writes no exponents. A regular expression cannot compare digits and an exponent together with a bound. So
+     * exponents are allowed for numbers below 1e-4 only if the bounds allow all of these numbers. The same holds for
+     * numbers of 1e16 and more. */
     const double low = value_of(least, -HUGE_VAL), high = value_of(most, HUGE_VAL);
     std::string all = *found;
     all += low <= 0 && high >= 1e-4 ? " | tiny" : "";
@@ -273,8 +274,8 @@ std::string writer::multiples(const shape &s, const node &n)
     return sign + out.add("\"0\" | " + ways(0, '1'));
 }
 
-/* Returns GBNF for the numbers of the shape without the excluded numbers, which are in ascending order. n excluded
- * numbers leave n + 1 ranges with exclusive bounds. */
+/* Returns GBNF for the numbers that the shape allows and `excluded` does not contain. `excluded` is in ascending order.
+ * Its n numbers divide all numbers into n + 1 ranges with exclusive bounds. */
 std::string writer::number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n)
 {
     std::string all;

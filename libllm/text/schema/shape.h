@@ -6,13 +6,15 @@
  * A condition is a schema of the document, or one of its keywords, possibly negated (`not`). A node is the set of all
  * conditions on one value, for example on an object member or on an array item. An example is {"allOf": [A,
  * {"properties": {"x": B}}], "properties": {"x": C}}. The root is a node with one condition, the root schema. The
- * member x is a node with the conditions B and C. If A declares x as D, D is a third condition. Another example is
- * {"anyOf": [A, B], "type": "object"}. It has two shapes, or one if A allows only numbers.
+ * member x is a node with the conditions B and C. If A declares x as D, D is a third condition. The schema {"anyOf":
+ * [A, B], "type": "object"} has two shapes, one for A and one for B. If A allows only numbers, it contradicts "type":
+ * "object", and only the shape for B remains.
  *
- * A schema can refer to itself. Compiling it still ends. A document has a finite number of keywords, and therefore of
- * conditions and nodes. A node that occurs again uses the grammar rule that was made for it. For this reason a
- * condition refers to a schema by its address and never contains a merged schema. A schema can have other keywords
- * beside a reference to itself. Merging both would make a new schema at every level of the recursion. */
+ * Compiling ends even if a schema refers to itself. A document has a finite number of keywords, and therefore of
+ * conditions and nodes. If a node occurs again, the grammar rule that was made for the node is used. This works only
+ * because a condition refers to a schema by its address and never contains a merged schema. A schema can have a
+ * reference to itself beside other keywords. Merging the reference with these keywords would make a new schema at every
+ * level of the recursion. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -104,8 +106,9 @@ class name_list {
 };
 
 /* What one combination of alternatives demands of a value (see the top of this file). Each field combines the demands
- * of all schemas that hold at once. Types and counts are cheap to intersect, so each is a single number. Bounds,
- * patterns and member schemas are collected in lists. The lists are intersected when the grammar rule is written. */
+ * of all schemas that hold at once. Types and counts are cheap to intersect, so each of these fields is a single
+ * number. Bounds, patterns and member schemas are collected in lists. The lists are intersected when the grammar rule
+ * is written. */
 struct shape {
     uint8_t types = json_type::ANY;
     bool is_integer = false;
@@ -118,8 +121,9 @@ struct shape {
     size_t length_least = 0, length_most = SIZE_MAX;
     std::vector<std::pair<const std::string *, bool>> patterns;     /* true: the string must not match the pattern */
     std::vector<const std::string *> formats;                       /* values of the keyword `format` */
-    std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain the items of an array or
-                                                                     * the members of an object */
+    std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain the items of an array,
+                                                                     * and schemas that constrain the members of an
+                                                                     * object */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
     std::vector<condition> contained; /* for each of these, at least one array item must satisfy it */
@@ -129,8 +133,8 @@ struct shape {
     std::vector<std::pair<std::string, condition>> members;
     size_t members_least = 0, members_most = SIZE_MAX;
     std::vector<condition> names;                           /* schemas of propertyNames */
-    std::optional<std::vector<const schema_json *>> values; /* values of an enum or const: the value must be one of
-                                                             * these */
+    std::optional<std::vector<const schema_json *>> values; /* values of an enum or const: only these values are
+                                                             * allowed */
     std::vector<const schema_json *> excluded;
     bool is_anything() const;
 };
@@ -176,8 +180,8 @@ class expansion {
     const std::vector<shape> &shapes_of(const node &n);
 
     /* Returns whether a value of the document satisfies the node. The value is from enum or const, or is a member name.
-     * If that is unknown, returns true. Under STRICT, throws grammar_beyond if the result depends on a keyword that
-     * cannot be tested. */
+     * Returns true if it is unknown whether the value satisfies the node. Under STRICT, throws grammar_beyond if the
+     * result depends on a keyword that cannot be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
     /* Returns true if no value satisfies the node. Examines only the first `depth` levels of the schema. */
@@ -187,8 +191,8 @@ class expansion {
     node member_node(const shape &s, const std::string &name);
 
     /* Makes a node from conditions: removes repetitions and conditions that hold for every value. Sorts the rest by the
-     * order in which their schemas were first used. If conditions were sorted by address, the same schema would give
-     * another grammar in another process, or on the next request. */
+     * order in which their schemas were first used. Addresses would not do as an order: they differ in another process
+     * or request, so the same schema would give another grammar. */
     node node_of(node conditions);
 
     /* Replaces each schema of the node by the first schema in the document that equals it. So nodes with equal schemas

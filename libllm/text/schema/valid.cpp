@@ -1,11 +1,11 @@
-/* valid.cpp: tests values that the schema itself contains, in enum or const. Tests whether such a value is valid for
- * the other keywords that hold at once. In {"enum": ["a", 1], "type": "string"}, all values of the list are kept at
- * first. When the list is written, each value is tested, and 1 is left out. The same test finds declared member names
- * that propertyNames forbids.
+/* valid.cpp: tests whether a value in an enum or const satisfies the other keywords of its schema and of all schemas
+ * that hold at once. In {"enum": ["a", 1], "type": "string"}, the merged conditions contain both values. Each value is
+ * tested before the grammar is written, and 1 is left out because it is not a string. The same test finds declared
+ * member names that propertyNames forbids.
  *
- * A keyword that cannot be tested makes the verdict "unknown". If the verdict were "valid", `not` would make it
- * "invalid". That would forbid a value that may be valid. A value with an unknown verdict is kept. Exception: STRICT
- * refuses the schema because of certain keywords. */
+ * A keyword that cannot be tested makes the verdict "unknown". If the verdict were "valid", `not` would turn the
+ * verdict into "invalid" and forbid a value that may be valid. A value with an unknown verdict is allowed. Exception:
+ * STRICT refuses the schema because of certain keywords. */
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,8 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* STRICT refuses the schema because of `keyword`. If `keyword` is NULL, STRICT accepts the value. */
+/* Returns the verdict UNKNOWN. STRICT refuses the schema because of `keyword`. If `keyword` is NULL, STRICT accepts the
+ * value. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
@@ -87,7 +88,8 @@ verdict type_verdict(const schema_json &value, const schema_json &schema)
 
 /* Returns whether two values are equal, regardless of the order of object members. The operator == of schema_json
  * depends on that order. Each member is searched for linearly, so comparing two objects takes time in proportion to the
- * square of their size. Also returns false if the budget is spent. The caller must check the budget. */
+ * square of their size. Also returns false if the budget is spent. So after a false result the caller must check the
+ * budget. */
 bool is_equal(const schema_json &a, const schema_json &b, work_budget &budget)
 {
     const auto is_same = [&](const schema_json &x, const schema_json &y) { return is_equal(x, y, budget); };
@@ -193,8 +195,8 @@ verdict expansion::text_verdict(const schema_json &value, const schema_json &sch
     return all;
 }
 
-/* If the schema also has minContains or maxContains, `contains` makes the verdict unknown, since apply_arrays does not
- * enforce it either. */
+/* If `contains` stands together with minContains or maxContains, the verdict is unknown. apply_arrays does not enforce
+ * this combination either. */
 verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
     if ((schema.contains("minItems") && schema["minItems"].is_number() &&
@@ -387,7 +389,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
             return all;
         }
     }
-    /* const and enum are tested early, since they decide most alternatives of a long oneOf */
+    /* const and enum are tested before the other keywords, since they decide most alternatives of a long oneOf */
     if ((schema.contains("const") && !is_equal(value, schema["const"], budget)) ||
         (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"], budget))) {
         return budget.is_spent() ? unknown(schema, nullptr) : verdict_of(false);

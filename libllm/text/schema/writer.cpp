@@ -31,9 +31,9 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
 
 /* Returns the rule of a node (the set of conditions on a value, shape.h). If a schema refers to itself, its node is
  * reached again while the node's rule is being written. The name of the rule is then reserved, and the rule is defined
- * at the end. Returns "" for a node that no value satisfies. If another rule already refers to this node's rule, a rule
- * of this name is defined that matches nothing. Once the budget is spent, every node allows any value, so that the
- * grammar is complete. */
+ * at the end. Returns "" for a node that no value satisfies. If the name was reserved for such a node, other rules
+ * refer to this name. So a rule that matches nothing is defined under the name. Once the budget is spent, every node
+ * allows any value, so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -245,9 +245,9 @@ writer::item_plan writer::items_of(const shape &s)
 
 /* Returns GBNF for the rest of an array after item `at` - 1 and the blanks that follow it. Returns "" if the array
  * cannot be completed. Each optional item has a rule that refers to the rule of the next item. So these rules are
- * written from the last to the first. The required items are written in one pass from the first to the last. In an
- * earlier version they were joined one by one from the end. This took a level of the stack for each item. The time was
- * in proportion to the square of the number of items. */
+ * written from the last to the first. The required items are written in one pass from the first to the last. Earlier
+ * versions joined the required items one by one from the end. This took a level of the stack for each item, and the
+ * time grew with the square of the number of items. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);

@@ -40,8 +40,8 @@ class writer {
   private:
     /* How an object is written: first the declared members in the order of the schema, then undeclared members. If n
      * members could come in any order, the grammar would need 2^n rules: one for each set of members already written.
-     * With a fixed order, a rule depends only on the next member. If minProperties or maxProperties are enforced, it
-     * also depends on the number of members before. */
+     * With a fixed order, a rule depends only on the next member. If minProperties or maxProperties is enforced, the
+     * rule also depends on the number of members already written. */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
