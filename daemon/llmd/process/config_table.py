@@ -70,95 +70,98 @@ class Config:
 
     # fmt: off
     model: str = _model(str(EMBEDDED_MODEL), model, "MODEL",
-        "model to serve: the path of a GGUF file, or OWNER/NAME[:QUANTIZATION], which llmd downloads from "
-        "huggingface.co if it is not in the cache, or a simulated model for tests: sim:dense, sim:window, "
-        "sim:recurrent, sim:hybrid, sim:none,embed=N (default: the model that comes with llmd)")
+        "path of a GGUF file, or OWNER/NAME[:QUANTIZATION] of a model on huggingface.co. llmd downloads this model "
+        "if it is not in the cache. For tests, a simulated model: sim:dense, sim:window, sim:recurrent, sim:hybrid, "
+        "sim:none,embed=N (default: the model that comes with llmd)")
     models_dir: Path | None = _model(None, path, "DIR",
-        "directory with GGUF files that --model can name without path, ending and quantization, like the models in "
-        "the cache of huggingface.co's tools and in the folders of LM Studio and Ollama")
+        "directory with GGUF files. --model finds them by name, without path, ending and quantization. It also "
+        "finds models in the cache of huggingface.co's tools, and in the folders of LM Studio and Ollama")
     model_id: str = _model("", text("a name"), "NAME", "name of the model in answers (default: the model's own name)")
     chat_template_file: Path | None = _model(None, path, "FILE", "Jinja chat template that replaces the model's own")
     host: str = _server("127.0.0.1", text("an address"), "ADDRESS",
-        "address to listen on; an address that other machines can reach needs --api-key-file or --open on")
+        "address to listen on. An address that other machines can reach needs --api-key-file or --open on")
     port: int = _server(DEFAULT_PORT, integer(0, 65535, "a port from {} to {}; 0 picks a free one"), "PORT",
         "TCP port to listen on")
     socket: Path = _server(default_socket, path, "PATH",
-        "unix socket to listen on; every user who can open the socket is an administrator")
+        "unix socket to listen on. Every user who can open the socket is an administrator")
     config: Path | None = _server(None, path, "FILE",
-        "TOML file with options (ctx_size = 8192); the command line and environment variables override the file")
+        "TOML file with options (ctx_size = 8192). The command line and environment variables override the file")
     state_dir: Path | None = _server(default_state_dir, path_or_none, "DIR",
-        "directory in which llmd keeps sessions, so that they survive a restart, and parked states that exceed "
-        "--park-memory; none: keep sessions in memory only")
+        "directory for sessions and parked states. Sessions in it survive a restart. Parked states go there if they "
+        "exceed --park-memory. none: keep sessions in memory only")
     body_limit: int = _server(64 * KIB ** 2, size(KIB, 4 * KIB ** 3, "a size from 1K to 4G"), "SIZE",
         "maximum size of a request body", "bytes")
     shutdown_timeout: float = _server(30.0, number(0, 86400), "S",
         "maximum time for running requests to finish after SIGTERM", "seconds")
     load_wait: float = _server(600.0, number(0, 86400, "seconds, {:g} to {:g}; 0 is not to wait"), "S",
-        "maximum time for a request to wait while the model loads; after this time the answer is 503; 0: do not wait",
+        "maximum time for a request to wait while the model loads. After this time the answer is 503. 0: do not wait",
         "seconds")
     ctx_size: int = _sessions(0, size(0, 1 << 24, "0 to 16777216 tokens (8k is 8192); 0 is the model's own"), "N",
-        "context size: maximum tokens of a branch, or of one text for an embedding model; 0: the context that the model"
-        " was trained for, but at most 131072 tokens (8192 for embeddings) and at most what fits into --kv-memory",
+        "context size: maximum tokens of a branch, or of one text for an embedding model. 0: the context that "
+        "the model was trained for, at most 131072 tokens (8192 for embeddings), and at most what fits into "
+        "--kv-memory",
         "tokens")
     max_sessions: int = _sessions(8, integer(1, SLOTS_MAX - 1), "N",
-        "slots in the model's memory for named sessions; a branch of a session needs a slot while its request runs")
+        "slots in the model's memory for named sessions. A branch of a session needs a slot while its request runs")
     scratch_sessions: int = _sessions(4, integer(1, SLOTS_MAX - 1), "N",
         "slots in the model's memory for requests that name no session")
     scratch_reuse: bool = _sessions(True, switch, "on|off",
         "let requests that name no session reuse the state of earlier requests")
     capacity_policy: str = _sessions("park", choice("park", "evict", "refuse"), "POLICY",
-        "what to do if a request needs a slot and all slots are taken: park moves the least recently used idle session "
-        "to host memory, and later to disk; evict forgets this session; refuse answers the request with status 429")
+        "what to do if a request needs a slot and all slots are taken. park: move the least recently used idle "
+        "session to host memory, and later to disk. evict: forget this session. refuse: answer the request with "
+        "status 429")
     session_timelines: int = _sessions(3, integer(1, BRANCHES_MAX), "N",
-        "maximum branches of one session; a branch is one token history with its state")
+        "maximum branches of one session. A branch is one token history with its state")
     max_parked: int = _sessions(64, integer(1, PARKED_MAX), "N",
         "maximum parked branches to keep in addition to the branches in slots")
     park_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for parked states, which are states of idle sessions outside the model's memory; parked states "
-        "that exceed this size go to disk; 0: a tenth of free memory", "bytes")
+        "host memory for parked states. These are states of idle sessions outside the model's memory. Parked states "
+        "that exceed this size go to disk. 0: a tenth of free memory", "bytes")
     park_disk: int = _sessions(0, size(0, 1 << 50, "a size such as 20G; 0 is automatic"), "SIZE",
-        "disk space for the states of sessions in --state-dir; if the states need more, llmd deletes the least "
-        "recently used ones and keeps their tokens; 0: half of the space that is free at the start", "bytes")
+        "disk space for the states of sessions in --state-dir. If the states need more, llmd deletes the least "
+        "recently used states and keeps their tokens. 0: half of the free space at the start", "bytes")
     checkpoint_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for the checkpoints of all sessions; a checkpoint is a saved state from which an edited or "
-        "regenerated conversation can resume; 0: a tenth of free memory", "bytes")
+        "host memory for the checkpoints of all sessions. A checkpoint is a saved state. Edited or regenerated "
+        "conversations can resume from it. 0: a tenth of free memory", "bytes")
     checkpoint_every: int = _sessions(256, integer(1, 1 << 20, "{} to {} tokens"), "N",
         "number of generated tokens between two checkpoints", "tokens")
     session_idle_time: int = _sessions(0, integer(0, 1 << 30, "seconds, {} to {}; 0 is never"), "S",
-        "forget a session after this time without a request, unless the session is pinned; 0: never", "seconds")
+        "forget a session after this time without a request. Pinned sessions are kept. 0: never", "seconds")
     history: str = _sessions("resident", choice("resident", "template"), "HISTORY",
-        "which tokens a prompt contains for past answers: resident keeps the tokens as they were generated; template "
-        "renders and tokenizes the answers again")
+        "which tokens a prompt contains for past answers. resident: the tokens as they were generated. template: "
+        "tokens of the answers after rendering and tokenizing them again")
     threads: int = _machine(0, integer(0, 1024, "{} to {}; 0 is automatic"), "N",
-        "threads for the model; more threads than cores are usually much slower; 0: the fastest number that llmd "
-        "measures at the start, at most one per physical core, and fewer while other processes use the cores")
+        "threads for the model. More threads than cores are usually much slower. 0: the fastest number in a "
+        "measurement at the start. This is at most one per physical core, and fewer while other processes use the "
+        "cores")
     gpu_layers: int = _machine(-1, integer(-1, 10000, "{} to {}; -1 is as many as fit"), "N",
-        "layers to offload to a GPU; -1: as many as fit into the memory of the GPU")
+        "layers to offload to a GPU. -1: as many as fit into the GPU's memory")
     kv_memory: int = _machine(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "memory for the KV cache of all sessions; 0: a fraction of free memory", "bytes")
+        "memory for the KV cache of all sessions. 0: a fraction of free memory", "bytes")
     oversize: str = _machine("refuse", choice("refuse", "allow"), "refuse|allow",
-        "what to do if the model is larger than the available memory: refuse does not start llmd; allow loads the "
-        "model, whose weights are then read from disk again and again (very slow)")
+        "what to do if the model is larger than the available memory. refuse: do not start. allow: load the model, "
+        "and read its weights from disk again and again (very slow)")
     gap_target_ms: int = _machine(100, integer(1, 60000, "{} to {} milliseconds"), "MS",
-        "maximum pause of running streams while llmd processes a long prompt; llmd splits the prompt "
-        "into chunks that take at most this time, but have at least 16 tokens", "milliseconds")
+        "maximum pause of running streams while llmd processes a long prompt. llmd splits the prompt into chunks of "
+        "at most this time, but of at least 16 tokens", "milliseconds")
     api_key_file: Path | None = _access(None, path, "FILE",
-        "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line; other users must not have access"
-        " to the file; SIGHUP reloads the file")
+        "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line. Other users must not have "
+        "access to the file. SIGHUP reloads the file")
     open: bool = _access(False, switch, "on|off",
-        "let other machines use the model without API keys, if --host is an address that they can reach; these "
-        "machines share one set of sessions")
+        "let other machines use the model without API keys. For this, --host must be an address that they can "
+        "reach. These machines share one set of sessions")
     allowed_hosts: tuple[str, ...] = _access((), words, "NAMES",
-        "names to accept in the Host header in addition to localhost, IP addresses and the names that containers use "
-        "for their host; * allows all")
+        "names to accept in the Host header. Always accepted: localhost, IP addresses, and the names that "
+        "containers use for their host. *: accept all names")
     allowed_origins: tuple[str, ...] = _access((), origins, "ORIGINS",
-        "web origins whose pages can call the server, such as http://localhost:3000; * allows all")
+        "web origins whose pages can call the server, such as http://localhost:3000. *: all origins")
     keepalive_interval: float = _streams(10.0, number(0.1, 86400), "S",
         "send a comment, which clients ignore, if a stream has had no output for this time", "seconds")
     slow_reader_timeout: float = _streams(30.0, number(0.1, 86400), "S",
         "cancel a stream if its client has read nothing for this time", "seconds")
     request_timeout: float = _streams(0.0, number(0, 86400, "seconds, {:g} to {:g}; 0 is off"), "S",
-        "maximum duration of one request; 0: no limit", "seconds")
+        "maximum duration of one request. 0: no limit", "seconds")
     log_format: str = _log("text", choice("text", "json"), "text|json", "format of the log lines")
     log_level: str = _log("info", choice("debug", "info", "warning", "error"), "LEVEL",
         "lowest level of the messages to log")
