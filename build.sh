@@ -218,11 +218,11 @@ setup_cmake() {
 version_at_least() { printf '%s\n%s\n' "$1" "$2" | sort -V -C; }
 
 setup_package() {
-    local hash
-    hash=$(cat "$ROOT"/{setup.cfg,setup.py,pyproject.toml} "$PACKAGE/__init__.py" | hash_of)
-    once "$PYTHON_ENV/.stamp-package" "$hash" "package: llmd, editable" \
+    once "$PYTHON_ENV/.stamp-package" "$(package_identity)" "package: llmd, editable" \
         "$PYTHON_ENV/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e "$ROOT"
 }
+
+package_identity() { cat "$ROOT"/{setup.cfg,setup.py,pyproject.toml} "$PACKAGE/__init__.py" | hash_of; }
 
 # --- the native library ----------------------------------------------------------------------------------------------
 
@@ -262,12 +262,27 @@ native_install() {
     done
 }
 
-# setup_native package|all
+# setup_native package|all: the library that the package loads. A stamp says of what it is made.
 setup_native() {
-    local name=native
-    [ -z "${LLMD_PORTABLE:-}" ] || name=portable
+    local name identity stamp=$PACKAGE/_native/.stamp
+    name=$(native_name)
+    identity=$(native_identity)
     native_build "$name" "$name" "$1"
+    rm -f "$stamp"
     native_install "$name" native
+    echo "$identity" >"$stamp"
+}
+
+native_name() { [ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable; }
+
+# All that decides what the library is: its sources, llama.cpp, compilers, processor, settings.
+native_identity() {
+    {
+        llama_plan "$(native_name)"
+        echo "$LLAMA_DESCRIPTION"
+        in_root find include libllm cmake CMakeLists.txt requirements/build.txt daemon/llmd/__init__.py \
+            daemon/llmd/engine/_native_build.py -type f -print0 | sort -z | (in_root xargs -0 sha256sum)
+    } | hash_of
 }
 
 # setup_exact [PROCESSOR]: the build in which any batching gives the same bits, for this processor or another.
@@ -356,15 +371,25 @@ locked() {
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
-verb_setup() { locked prepare_serve; }
+# What is set up already does not wait for what another build.sh builds in this checkout.
+verb_setup() { is_set_up || locked prepare_serve; }
+
+is_set_up() {
+    [ -x "$PYTHON_ENV/bin/llmd" ] && has_models &&
+        [ "$(cat "$PYTHON_ENV/.stamp-runtime" 2>/dev/null)" = "$(hash_of <"$ROOT/requirements/runtime.txt")" ] &&
+        [ "$(cat "$PYTHON_ENV/.stamp-package" 2>/dev/null)" = "$(package_identity)" ] &&
+        [ "$(cat "$PACKAGE/_native/.stamp" 2>/dev/null)" = "$(native_identity)" ]
+}
 
 prepare_serve() {
     setup_environment runtime
     setup_native package
     setup_package
-    # Without its embedded model, a checkout serves a generated one.
-    compgen -G "$PACKAGE/data/*.gguf" >/dev/null || setup_models
+    has_models || setup_models
 }
+
+# Without its embedded model, a checkout serves a generated one.
+has_models() { compgen -G "$PACKAGE/data/*.gguf" >/dev/null; }
 
 verb_serve() {
     verb_setup
@@ -417,7 +442,7 @@ prepare_check() {
 
 verb_test() {
     local native device
-    native=$BUILD/$([ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable)
+    native=$BUILD/$(native_name)
     locked prepare_test
     device=$(test_device)
     run_c_tests "$native"
@@ -615,20 +640,18 @@ prepare_schemas() {
     native_build native native corpus_driver
 }
 
+# llama.cpp's programs have a lock of their own: nothing else in this checkout waits for them.
 verb_peer() {
-    locked prepare_peer
-    peer_plan
+    locked setup_environment runtime
+    require_prerequisites
+    setup_cmake
+    peer_ensure
     echo "$PEER_PREFIX/bin"
 }
 
 verb_llama_next() {
     [ $# -eq 1 ] && [ -f "$1" ] || die "usage: ./build.sh llama-next ARCHIVE"
     llama_next "$1"
-}
-
-prepare_peer() {
-    setup_environment runtime
-    peer_ensure
 }
 
 verb_bench() {

@@ -307,3 +307,46 @@ def test_every_change_of_llama_is_explained() -> None:
     numbers = [path.name[:4] for path in sorted(CHANGES.glob("*.patch"))]
     assert all(number.isdigit() for number in numbers)
     assert len(set(numbers)) == len(numbers), "a number belongs to one patch for good"
+
+
+# --- setting up once -------------------------------------------------------------------------------------------------
+
+# The paths of a checkout below a folder of the test, with a library that is built; `locked` says that it would build.
+SET_UP = """
+mkdir -p {root} && cd {root}
+mkdir -p .venv/bin package/_native package/data include libllm cmake requirements daemon/llmd/engine
+touch package/data/one.gguf package/__init__.py requirements/{{build,runtime}}.txt CMakeLists.txt setup.cfg setup.py
+touch pyproject.toml daemon/llmd/__init__.py daemon/llmd/engine/_native_build.py
+ln -sf /bin/true {root}/.venv/bin/llmd
+ROOT={root} BUILD={root}/build PYTHON_ENV={root}/.venv PACKAGE={root}/package
+llama_plan() {{ LLAMA_DESCRIPTION="$1 of ${{LLMD_BACKEND:-cpu}}"; }}
+locked() {{ echo "locked: $*"; }}
+hash_of <{root}/requirements/runtime.txt >{root}/.venv/.stamp-runtime
+package_identity >{root}/.venv/.stamp-package
+native_identity >{root}/package/_native/.stamp
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "builds"),
+    [
+        ("true", False),
+        ("echo changed >$ROOT/libllm/one.c", True),
+        ("echo changed >$ROOT/requirements/runtime.txt", True),
+        ("echo changed >$ROOT/setup.cfg", True),
+        ("LLMD_PORTABLE=1", True),
+        ("LLMD_BACKEND=vulkan", True),
+        ("rm $PACKAGE/data/one.gguf", True),
+        ("rm $PACKAGE/_native/.stamp", True),
+    ],
+)
+def test_what_is_set_up_waits_for_no_other_build(tmp_path: Path, change: str, builds: bool) -> None:
+    done = ran(f"{SET_UP.format(root=tmp_path)} {change}; verb_setup", os.environ["PATH"])
+    assert (done.stdout, done.stderr) == ("locked: prepare_serve\n" if builds else "", "")
+
+
+def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> None:
+    steps = "locked require_prerequisites setup_cmake peer_ensure".split()
+    override = " ".join(f'{step}() {{ echo {step} "$@"; }};' for step in steps)
+    done = ran(f"{override} PEER_PREFIX=/peer; verb_peer", os.environ["PATH"])
+    assert done.stdout.splitlines() == ["locked setup_environment runtime", *steps[1:], "/peer/bin"]
