@@ -1,9 +1,10 @@
-/* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), and
- * renders the conversation. chat_render tokenizes the rendered text. If the session holds the tokens of an answer, only
- * the part after this answer is tokenized (chat_after.h). Then it finds boundaries. A boundary is a number of leading
- * tokens that a later prompt is likely to share. A checkpoint there is useful. The template may refuse the
- * conversation. Or the rendered text may not show where the session's answer ends. The conversation is then rendered
- * again with repairs (converse_somehow). */
+/* chat.cpp: renders a chat request. chat_render parses the request, finds the form of the answer (chat_form.h), renders
+ * the conversation, and tokenizes the rendered text. If the session holds the tokens of an earlier answer, only the
+ * rendered text after this answer is tokenized (chat_after.h). At the end, chat_render finds boundaries. A boundary is
+ * a number of leading tokens that a later prompt is likely to share. A checkpoint after these tokens is useful. In two
+ * cases, the conversation is rendered again with repairs (converse_somehow):
+ * - The template refuses the conversation.
+ * - The rendered text does not show where the session's answer ends. */
 #include "text/chat/chat.h"
 
 #include <common/chat.h>
@@ -34,12 +35,12 @@
 
 namespace {
 
-/* Maximum number of boundaries (see above) at the beginnings of user messages. The latest user messages get boundaries.
- * A client usually continues after the last message, or edits or regenerates one of the latest messages. Each boundary
- * costs a rendering of the conversation before it. */
+/* Maximum number of boundaries at the beginnings of user messages. The latest user messages get these boundaries. A
+ * client usually continues after the last message, or edits or regenerates one of the latest messages. To find a
+ * boundary, the messages before it must be rendered separately. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
-std::string text_of(const model *m, int32_t token) /* returns "" for -1 */
+std::string text_of(const model *m, int32_t token) /* returns "" if `token` is -1 */
 {
     return token < 0 ? std::string() : chat_token_text(m, token);
 }
@@ -50,7 +51,7 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    chat_programs programs; /* if `usual` is NULL, `refusal` says why */
+    chat_programs programs; /* if programs.usual is NULL, `refusal` has the reason */
     std::string refusal;
 
     explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
@@ -85,8 +86,8 @@ void compile(chat *c)
     if (c->programs.usual == nullptr) {
         c->refusal = "the model's chat template cannot be read: " + why;
     } else if (with_tools != nullptr) {
-        c->programs.with_tools = program_of(c->m, with_tools, &why); /* if NULL, the usual template is used, as in
-                                                                      * llama.cpp */
+        c->programs.with_tools = program_of(c->m, with_tools, &why); /* if it cannot be compiled, the usual template is
+                                                                      * used, as in llama.cpp */
     }
 }
 
@@ -119,7 +120,7 @@ size_t head_messages(const common_json &messages)
 }
 
 /* Returns for each boundary the number of messages before it, ascending. The first boundary is the end of the head, the
- * others are the starts of the latest user messages. The caller adds a boundary at the end of the history. */
+ * others are the starts of the latest user messages. The caller also adds a boundary at the end of the last message. */
 std::vector<size_t> message_counts(const common_json &messages, size_t head)
 {
     std::vector<size_t> out;
@@ -180,9 +181,9 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns how many bytes of the whole text the first n_messages messages take. Returns 0 if these messages are rendered
- * differently without the messages after them. Some templates write earlier turns depending on later turns, or refuse a
- * conversation that ends after these messages. */
+/* Returns the number of bytes of the first n_messages messages in the whole text. Returns 0 if these messages are
+ * rendered differently when the later messages are left out. In some templates, the text of a turn depends on later
+ * turns. Other templates refuse a conversation that ends after these messages. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     std::string head;
@@ -190,8 +191,8 @@ size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::stri
         return 0;
     }
     const std::string &eos =
-        r.request->program->tmpl->eos_token(); /* without a generation prompt, some templates end the conversation with
-                                                * eos */
+        r.request->program->tmpl->eos_token(); /* without a generation prompt, some templates append EOS, which is
+                                                * removed below */
     if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
         head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
         head.resize(head.size() - eos.size());
@@ -206,18 +207,18 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
-/* Positions in the prompt, as numbers of tokens. n_head is the end of the head, and n_history the end of the history.
- * Both are 0 if unknown. */
+/* Positions in the prompt, as numbers of tokens. n_head is the end of the head. n_history is the end of the last
+ * message, before the generation prompt. Each of them is 0 if unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;
     std::vector<int32_t> boundaries;
 };
 
-/* Returns the number of tokens in the head of the prompt. The head ends at the text of the user's first message. The
- * head cannot always be rendered alone. Some templates refuse a conversation without a question, or put the tools after
- * the system message. So a conversation is rendered in which the question is a sentinel, and the text before the
- * sentinel is the head. */
+/* Returns the number of tokens in the head of the prompt. The head ends at the text of the user's first message. Some
+ * templates refuse a conversation without a user message, or put the tools after the system message. So the head cannot
+ * always be rendered alone. Instead, request.front is rendered. It has the system messages, and a user message whose
+ * text is a sentinel (control_markers::sentinel). The rendered text before the sentinel is the head. */
 int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     chat_request asking = *r.request;
@@ -238,8 +239,9 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. A boundary is between two messages. The messages before it are rendered alone, and must be a
- * prefix of the whole conversation, in text and in tokens. */
+/* Finds the boundaries. A boundary lies between two messages. To find its position, the messages before the boundary
+ * are rendered alone. Their text and their tokens must be a prefix of the text and the tokens of the whole
+ * conversation. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
@@ -274,13 +276,13 @@ enum class attempt { done, has_tools, failed };
 std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
 {
     const chat_program &program = *request.program;
-    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding the form renders the template */
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* chat_answer_form can run the template */
     return chat_answer_form(c->m, c->words, program, request.wish);
 }
 
-/* Renders the conversation once. If the rendering continues after an answer (chat_after.h), this can fail in two ways.
- * Returns has_tools if the template writes the tools after the answer. The model has already consumed the tools.
- * Returns failed if the rendering does not show where the answer ends. */
+/* Renders the conversation once. If only the text after an earlier answer is needed (chat_after.h), the attempt can
+ * fail in two ways. Returns has_tools if the template writes the tools after this answer, although the session's tokens
+ * already contain the tools. Returns failed if the rendered text does not show where this answer ends. */
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
@@ -309,8 +311,8 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
     return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
-/* Throws the error of the template again. If arguments of a tool call are not JSON, they are the likely cause, so the
- * error mentions them. */
+/* Throws the template's error again. If the arguments of some tool call are not JSON, the new error mentions these
+ * arguments, because they are the likely cause. */
 [[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
 {
     if (request.unread_arguments.empty()) {
@@ -320,9 +322,9 @@ attempt converse(const chat *c, const control_markers &markers, std::time_t now,
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* If the rendering continues after an answer (chat_after.h), selects the next way to pass this answer to the template.
- * The order is: with its tool calls, as text, `none`. With `none` the whole chat is rendered, which costs a longer
- * prefill but avoids a refusal. Returns false if `none` was already tried. */
+/* Selects the next way to pass the answer of chat_request::after to the template. The ways are tried in this order:
+ * with the answer's tool calls, as text, `none`. With `none` the whole chat is rendered, which costs a longer prefill
+ * but avoids a refusal. Returns false if the last way was `none`. */
 bool has_next_form(const chat_request &request, chat_repair *repair)
 {
     const chat_answer form = request.form;
@@ -358,7 +360,7 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 }
 
 /* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
- * schemas. For example, Hermes 3's template uses the type as a dictionary key. This fails if the type is a list of
+ * schemas. For example, Hermes 3's template uses the type as a dictionary key, and fails if the type is a list of
  * types. This function renders the conversation only up to the first question, since the rest can fail for other
  * reasons. Returns GIVEN if the tools are not the reason for the failure. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
@@ -387,8 +389,8 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
 {
     bool are_types_known = false;
     typed_tools typed;
-    std::optional<std::string> as_calls; /* the rendering with the answer's tool calls, if it did not show where the
-                                          * answer ends */
+    std::optional<std::string> as_calls; /* the rendered text of the attempt in which the answer had its tool calls, if
+                                          * this attempt failed */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
@@ -412,7 +414,8 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             throw;
         } catch (const chat_limit &) {
             throw;
-        } catch (const std::invalid_argument &e) { /* the template has no form for the answer that is requested */
+        } catch (const std::invalid_argument &e) { /* the requested answer needs a form (chat_form.h) that cannot be
+                                                    * made */
             throw chat_invalid(e.what());
         } catch (const std::exception &e) {
             if (!are_types_known && !out.request.tools.is_null()) {

@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct chat chat;
 
-/* Compiles the model's template (m->ops->chat_template). If the model has no template, or a template that does not
- * compile, chat_open also returns LLM_OK. The model can still serve plain completions. chat_render then returns
+/* Compiles the model's template (m->ops->chat_template). chat_open returns LLM_OK even if the model has no template or
+ * the template does not compile, because the model can still serve plain completions. In this case, chat_render returns
  * LLM_TEMPLATE with a message. */
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
 void chat_close(chat *c); /* NULL is allowed */

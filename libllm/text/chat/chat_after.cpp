@@ -15,7 +15,7 @@ bool is_of_template(const chat_text &t, size_t begin, size_t end)
 }
 
 /* Returns the positions of sentinels 0 to n - 1. Returns nullopt unless each of them occurs exactly once. *last
- * receives the position after the last occurrence of sentinel n, or 0. */
+ * receives the position after the last occurrence of sentinel n, or 0 if sentinel n does not occur. */
 std::optional<std::vector<range>> find_marks(const std::string &text, const control_markers &markers, size_t n,
                                              size_t *last)
 {
@@ -53,10 +53,11 @@ size_t next_end(const model *m, const control_words &words, const chat_text &t, 
     return chat_tail::NONE;
 }
 
-/* Returns whether the text between the sentinel in a tool call's arguments and the end of the turn only closes the
- * call. Only two parts of this text may come from the request. The first part is the end of the arguments as JSON, that
- * is "}. The second part is the call's id, which is one word. Any other text of the request would belong to another
- * message. */
+/* Returns whether the text in [begin, end) only closes a tool call. This text follows the sentinel in the call's
+ * arguments, and ends where the turn ends. Two parts of the text may come from the request:
+ * - the end of the JSON arguments, which is "}
+ * - the call's id, which is one word
+ * Anything else from the request would belong to another message. */
 bool closes_a_call(const chat_text &t, size_t begin, size_t end)
 {
     std::string given;
@@ -80,9 +81,11 @@ bool said_last(const model *m, const chat_after &after, std::string_view text)
            std::string_view(said).substr(said.size() - text.size()) == text;
 }
 
-/* Returns the end of the answer that contains the sentinel `mark`. An answer without tool calls ends at the sentinel.
- * If the model generated the control words that follow the sentinel, the answer ends after them. For example, such a
- * control word closes a block. */
+/* Returns the end of the answer that contains the sentinel `mark`. An answer with tool calls ends at the control word
+ * that ends its turn. Returns NONE if the text before this control word does more than close a call (closes_a_call). An
+ * answer without tool calls ends at the sentinel. Exception: the template can write text between the sentinel and the
+ * end of the turn, for example a word that closes a block. If the model generated the same text last, the answer ends
+ * after this text. */
 size_t end_of_answer(const model *m, const control_words &words, const chat_text &t, const chat_after &after,
                      range mark, bool has_calls)
 {

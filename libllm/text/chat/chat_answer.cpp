@@ -69,17 +69,18 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
-/* llama.cpp finds the form's opening by comparing a conversation with and without generation prompt. Without a
- * generation prompt, some templates end the conversation with EOS. Bytes that EOS and the opening have in common are
- * then missing from the form's opening. The argument `opening`, the end of this prompt, is complete. */
+/* llama.cpp renders a short conversation with and without a generation prompt, and finds form.opening by comparing both
+ * texts. Without a generation prompt, some templates end the conversation with EOS. If EOS begins with the same bytes
+ * as the answer's opening, these bytes are missing from form.opening. They are not missing from `opening`, the end of
+ * the request's prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     return continues || !is_known ? form.opening : opening;
 }
 
-/* A template can end this prompt differently than the prompt of the short conversation from which the form was derived.
- * If the form's grammar does not accept the end of this prompt, form.opening is returned. */
+/* The form was derived from the prompt of a short conversation. A template can end the request's prompt differently. If
+ * the form's grammar does not accept this different end, form.opening is returned. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
 {
     if (continues) {

@@ -1,6 +1,6 @@
 /* chat_answer.h: what is known about an answer before the model generates it. This is the answer's form (chat_form.h),
- * its beginning, and the syntax for parsing it. The prompt ends with the beginning of the answer. Used only in this
- * folder. */
+ * the answer's beginning, and the syntax for parsing the answer. The beginning of the answer is part of the prompt, at
+ * its end. Used only in this folder. */
 #ifndef LLM_CHAT_ANSWER_H
 #define LLM_CHAT_ANSWER_H
 
@@ -16,7 +16,7 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
                                                   const chat_program &program, const chat_wish &wish);
 
 /* Appends to the prompt the message that the answer continues. The text of this message came from the client and must
- * not become control tokens. The text around it is the template's. */
+ * not become control tokens. The text around this message comes from the template. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
 /* Returns the text that the parser of the answer has to parse before the generated text. It is the beginning of the

@@ -42,8 +42,8 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* Returns the trigger in the format of the document. A trigger word can be the text of a control token. The word then
- * becomes that token. A token is found without searching the text of the answer. */
+/* Returns the trigger in the format of the document. If a trigger word is the text of a control token, the trigger
+ * becomes this token. A token is found without a search in the text of the answer. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {
     const int32_t token =
@@ -62,8 +62,8 @@ common_json trigger_of(const control_words &words, const common_grammar_trigger 
     return out;
 }
 
-/* Returns whether the prompt ends within reasoning. The end of the prompt then contains the opening of reasoning, and
- * no end of reasoning after the opening. */
+/* Returns whether the prompt ends within reasoning. This is the case if the end of the prompt contains the delimiter
+ * that opens reasoning, and no delimiter that ends reasoning after it. */
 bool is_thinking(const chat_form &form, const std::string &opening)
 {
     const size_t begun = form.thinking_start.empty() ? std::string::npos : opening.rfind(form.thinking_start);

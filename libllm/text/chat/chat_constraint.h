@@ -10,9 +10,11 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the parts of the document that depend only on the form of the answer (chat_form.h). These parts are the texts
- * that begin and end reasoning, as tokens, the triggers, and the preserved tokens. There can be a text that ends
- * reasoning for each tool. So these parts are made once per form and not once per request. */
+/* Returns the parts of the document that depend only on the form of the answer (chat_form.h). These parts are:
+ * - the tokens of the texts that begin and end reasoning
+ * - the triggers
+ * - the preserved tokens, which are control tokens whose text belongs to the answer
+ * Each tool can add a text that ends reasoning. So these parts are made once per form and not once per request. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* Returns the document, or "" if the sampler needs no document. `opening` is the end of the prompt. */

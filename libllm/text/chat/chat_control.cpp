@@ -47,8 +47,8 @@ struct range {
     size_t begin, end;
 };
 
-/* The control words in a rendered text. `allowed` become control tokens, and `refused` must not become control
- * tokens. */
+/* The control words (texts of control tokens) in a rendered text. Words in `allowed` become control tokens. Words in
+ * `refused` contain blocked bytes (chat_text), so they must not become control tokens. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
     std::vector<range> refused; /* ascending by begin */
@@ -80,8 +80,8 @@ found_words find_words(const control_words &words, const chat_text &r)
     return out;
 }
 
-/* Matches the control tokens among `tokens` with the words from which these tokens came. Returns false if tokens and
- * words do not correspond. */
+/* Finds the token of each allowed control word in out->tokens. Adds the positions before and after these tokens to
+ * out->cuts. Returns false if the token of a word is not found. */
 bool find_cuts(const control_words &words, const std::string &text, const std::vector<range> &allowed, size_t n_skipped,
                chat_tokens *out)
 {
@@ -121,8 +121,8 @@ control_words::control_words(const model *m)
     std::stable_sort(words.begin(), words.end(), [](const word &a, const word &b) { return a.text < b.text; });
 }
 
-/* Before the call, the control words with indices in [low, high) begin with the `depth` bytes at `at`. Narrows the
- * range to those that continue with the next byte of the text. Returns false if there are none. */
+/* The control words with indices in [*low, *high) begin with the `depth` bytes of the text at `at`. Narrows this range
+ * to the words in which the text's next byte follows. Returns false if there is no such word. */
 bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const
 {
     if (at + depth >= text.size()) {
@@ -145,8 +145,8 @@ size_t control_words::longest_at(std::string_view text, size_t at, std::vector<s
 {
     size_t low = 0, high = begins[static_cast<unsigned char>(text[at])] ? words.size() : 0, best = 0;
     for (size_t depth = 0; narrow(text, at, depth, &low, &high); depth++) {
-        if (words[low].text.size() == depth + 1) { /* the words are sorted, so a word that ends here precedes the longer
-                                                    * ones */
+        if (words[low].text.size() == depth + 1) { /* the words are sorted, so the word that ends here is the first of
+                                                    * the range */
             best = depth + 1;
             if (lengths != nullptr) {
                 lengths->push_back(best);
@@ -175,10 +175,10 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    /* A client could write a marker, which begins with DELETE, into a message. However often the text is decoded
-     * (arguments of a tool call are JSON inside JSON), a DELETE is written as the byte itself or with \u. If the
-     * request contains neither the byte nor \u, a marker needs no random number. To search for a number that does not
-     * occur in the request would take quadratic time, and could miss escaped digits. */
+    /* Every marker begins with DELETE. A client could write a marker into a message. In JSON, DELETE is written as the
+     * byte itself or with \u. This is so even in JSON inside JSON, such as the arguments of a tool call. If the request
+     * contains neither the byte nor \u, the markers need no random number. An alternative would be a number that does
+     * not occur in the request. The search for this number would take quadratic time, and could miss escaped digits. */
     const bool may_have_delete =
         request.find(DELETE) != std::string_view::npos || request.find("\\u") != std::string_view::npos;
     const std::string number = may_have_delete ? secret_number() : "0";
@@ -241,13 +241,13 @@ void control_markers::unwrap(chat_text *rendered) const
     }
     out.text.append(text, copied);
     out.blocked.append(rendered->blocked, copied);
-    for (const size_t at : opened) { /* block the control word between the markers, if the template has not removed
-                                      * it */
+    for (const size_t at : opened) { /* block the control word after each opening marker. The template may have removed
+                                      * the word */
         const size_t n = words.longest_at(out.text, at);
         std::fill_n(out.blocked.begin() + static_cast<ptrdiff_t>(at), n, '\1');
     }
-    for (const size_t at : closed) { /* block every control word that reaches or crosses a closing marker or a marker
-                                      * `cut`. `wrap` appends `cut` */
+    for (const size_t at : closed) { /* block every control word that ends at a closing marker or a marker `cut` (see
+                                      * wrap), or extends beyond such a marker */
         const size_t first = at - std::min(at, words.bytes_max());
         for (size_t begin = first; begin < at; begin++) {
             if (begin + words.longest_at(out.text, begin) >= at) {
@@ -279,10 +279,10 @@ bool chat_adds_bos(const model *m)
     return n > 0 && tokens[0] == m->ops->bos(m);
 }
 
-/* Text between control tokens is tokenized by the model's own rules. If a message spells a control word in such a
- * passage, the passage is tokenized separately, as text. All other passages are tokenized together. Then the tokens of
- * earlier messages do not depend on later messages. Otherwise a session's tokens would not be a prefix of its next
- * prompt. */
+/* The allowed control words divide the text into passages. If a passage contains a refused control word, the passage is
+ * tokenized separately, as plain text. All other passages are tokenized together with the allowed control words, by the
+ * model's own rules. So a refused control word affects only its own passage. If it changed the tokens of earlier
+ * messages, a session's tokens would not be a prefix of its next prompt. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered)
 {
     const found_words found = find_words(words, rendered);

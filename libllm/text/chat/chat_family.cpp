@@ -133,7 +133,8 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
 }
 
 /* DeepSeek V4's template writes tool results without the ids of their calls, in one turn with the user's text. Only the
- * order of the results shows to which calls they belong. So this function puts them into the order of the calls. */
+ * order of the results shows to which calls they belong. So this function sorts the results into the order of the
+ * calls. */
 void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
@@ -236,7 +237,8 @@ void append(const std::string &words, chat_text *out)
 }
 
 /* In Gemma 4's format, the model's turn stays open after a tool result. But if the model wrote text before the tool
- * call, Gemma's templates close the turn after the result and open no new turn. */
+ * call, Gemma's templates close the turn after the result and open no new turn. `open_turn` adds the missing
+ * opening. */
 const char *const GEMMA4_END = "<turn|>\n", *const GEMMA4_BEGIN = "<|turn>model\n";
 
 void open_turn(bool asks, chat_text *rendered)
@@ -252,9 +254,9 @@ size_t n_of_open_turn(const std::string &opening, const chat_text &rendered)
     return ends_with(rendered, GEMMA4_END) || opening.compare(0, begin.size(), begin) != 0 ? 0 : begin.size();
 }
 
-/* gpt-oss's template ends the last answer with <|return|>, as in training data. In a later prompt, where other messages
- * follow the answer, it ends with <|end|>. This function writes <|end|> from the start. So the later prompt begins with
- * the tokens of this prompt. */
+/* gpt-oss's template writes <|return|> after the last answer of a conversation, as in training data. In a later prompt,
+ * other messages follow this answer, and the template writes <|end|> after it. This function replaces <|return|> by
+ * <|end|>. So the later prompt begins with the tokens of this prompt. */
 void end_as_in_history(bool asks, chat_text *rendered)
 {
     const std::string last = "<|return|>";
@@ -267,7 +269,7 @@ void end_as_in_history(bool asks, chat_text *rendered)
 
 /* ---- families ----------------------------------------------------------------------------------------------------- *
  * A template belongs to the first family whose condition is true. The order of the families and their conditions are
- * those of llama.cpp's common_chat_template_detect_params_init. LLM-jp gets the changes of gpt-oss. */
+ * those of llama.cpp's common_chat_template_detect_params_init. LLM-jp gets the same changes as gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {

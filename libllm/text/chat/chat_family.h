@@ -1,9 +1,9 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
  *
- * llama.cpp makes the same changes, in the functions that make these families' answer parsers and also render. libllm
- * renders by itself, since only the template's own text may become control tokens, so it has to repeat the changes.
- * tests/real_templates/test_prompts.py compares the prompts with llama.cpp's prompts for every template that llama.cpp
- * ships. Used only in this folder. Pure. */
+ * llama.cpp makes the same changes. Its functions for these families make the parser of answers, and also render the
+ * conversation. libllm renders conversations itself, because only the template's own text may become control tokens. So
+ * libllm has to repeat the changes. tests/real_templates/test_prompts.py compares the prompts with llama.cpp's prompts
+ * for every template that llama.cpp ships. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_FAMILY_H
 #define LLM_CHAT_FAMILY_H
 
@@ -24,11 +24,11 @@ struct chat_family {
     /* Changes messages that are otherwise ready for the template. NULL if the family needs no change. `variables` are
      * the template's variables from the request. */
     void (*change_messages)(common_json &messages, const common_json &variables);
-    /* Changes the rendered text; NULL if the family needs no such change. `asks` says that the text was rendered with a
-     * generation prompt. */
+    /* Changes the rendered text; NULL if the family needs no such change. `asks` is true if the text was rendered with
+     * a generation prompt. */
     void (*change_text)(bool asks, chat_text *rendered);
     /* If the rendered text leaves the model's turn open, it already contains the first bytes of the answer's opening
-     * (chat_form.h). Returns the number of these bytes; NULL if always 0. */
+     * (chat_form.h). Returns the number of these bytes. NULL if the number is always 0. */
     size_t (*n_opened)(const std::string &opening, const chat_text &rendered);
     unsigned traits;
 

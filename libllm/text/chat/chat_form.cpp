@@ -57,7 +57,7 @@ void continue_last(const chat_wish &wish, autoparser::generation_params *out)
     out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
 }
 
-/* The form of answers (chat_form.h) does not depend on the conversation. A short one is used to derive it. */
+/* The form of answers (chat_form.h) does not depend on the messages, so it is derived from a short conversation. */
 autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
 {
     autoparser::generation_params out;
@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Inserts the client's grammars of arguments. Families that do not write JSON strings allow any text instead. */
+/* Inserts the client's grammars of arguments. If the family does not write JSON strings, any text is allowed. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {
@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation can still accept the request's conversation. In this case the form of
- * answers is known, except its opening. */
+/* A template that refuses the short conversation can still accept the request's conversation. In this case, another
+ * template is used to derive the form. Only the form's opening is then unknown. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -171,7 +171,7 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
     return out;
 }
 
-/* Returns the texts that begin a tool call in the middle of reasoning, one per tool. No texts are needed if llama.cpp
+/* Returns the texts that begin a tool call in the middle of reasoning, one per tool. The list is empty if llama.cpp
  * already ends reasoning at the opening of every tool call. */
 std::vector<std::string> heads_of_calls(const common_chat_params &params, const common_json &tools,
                                         const call_head &head)
@@ -236,7 +236,7 @@ std::string without_text(std::string grammar, const common_peg_arena &parser)
 }
 
 /* Some of llama.cpp's grammars allow several tool calls even if the request allows only one. Rules that repeat calls
- * have the flag `trigger` in llama.cpp's parser. Removes the repetition from these rules. */
+ * have the flag `trigger` in llama.cpp's parser. This function removes the repetition. */
 std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
     for (common_peg_parser_id id = 0; id < parser.size(); id++) {
@@ -266,11 +266,11 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without tool calls. It allows reasoning, then text of the client's grammar. */
+/* Returns the grammar of an answer without tool calls. It allows reasoning before the client's text. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
-    /* if an answer can have tool calls, llama.cpp parses delimiters around the text only for JSON calls */
+    /* if an answer can have tool calls, llama.cpp parses delimiters around the text only in formats with JSON calls */
     const bool is_read =
         analysis.has_messages || analysis.found.tools.format.mode == autoparser::tool_format::JSON_NATIVE;
     const bool is_framed = content.is_always_wrapped() && (!has_calls || is_read);
@@ -287,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Like plain_grammar. But a grammar of llama.cpp's special parser of the family has precedence. */
+/* Like plain_grammar, but prefers a grammar of llama.cpp's special parser that can include the client's grammar. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -321,8 +321,8 @@ void use_own_calls(autoparser::autoparser *analysis)
     analysis->preserved_tokens.push_back(CALL_END);
 }
 
-/* If tool calls are name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis counts the last delimiter also as the end of the
- * tool's name. This function undoes that. */
+/* If tool calls are name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis takes the last delimiter for the end of the
+ * tool's name, too. This is corrected here. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
     std::string &suffix = analysis->tools.function.name_suffix;
@@ -332,7 +332,7 @@ void count_markers_once(autoparser::autoparser *analysis)
 }
 
 /* Some templates begin every message with a delimiter of its role. The prompt then ends with the delimiter of the
- * answer. llama.cpp's analysis counts this delimiter a second time, in the answer. This function undoes that. */
+ * answer. llama.cpp's analysis expects this delimiter a second time, in the answer. This is corrected here. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {
@@ -399,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp's analysis compares renderings of short conversations, and finds nothing if the template refuses these. */
+/* llama.cpp's analysis compares renderings of short conversations, and is empty if the template refuses them. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {
@@ -455,8 +455,8 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* Removes the EOS token's text from llama.cpp's grammars. A model could otherwise spell it with ordinary tokens, as a
- * part of the answer's text. */
+/* Removes the EOS token's text from llama.cpp's grammars. Otherwise a model could write this text with ordinary tokens,
+ * and it would become part of the answer. */
 std::string without_end(std::string grammar, const std::string &eos)
 {
     const std::string option = " \"" + eos + "\"?";
@@ -473,9 +473,9 @@ bool is_too_large(const std::string &grammar)
     return grammar.size() > BYTES_MAX || common_json::make(grammar).dump_safe().size() > BYTES_MAX;
 }
 
-/* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas its grammar enforces.
- * Each `detail` is for one kind of families. One kind writes all arguments as one object, the other one by one. Returns
- * nullopt for a family of the other kind, and also if `detail` is EACH and the grammar is too large. */
+/* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas the grammar enforces.
+ * WHOLE and NOTHING are for families that write all arguments as one object, EACH and NAMES for other families. Returns
+ * nullopt for a family of the other kind, and if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {

@@ -1,6 +1,6 @@
 /* chat_form.h: the form of an answer. The form says how a model with this chat template writes reasoning, text and tool
  * calls. llama.cpp derives the form from the template. A form contains the parser of answers, the grammar that enforces
- * their syntax, and the triggers. A trigger is a text from which on the grammar applies. The form depends on the
+ * their syntax, and the triggers. A trigger is a text at which the grammar begins to apply. The form depends on the
  * template and on chat_wish, which has some members of the request. The form does not depend on the messages, so
  * chat_forms keeps it for the next turn. Used only in this folder. */
 #ifndef LLM_CHAT_FORM_H
@@ -106,7 +106,8 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
 /* A cache of recently used chat_form objects. Making a form takes long, and agents send the same tools in every turn.
- * The key (chat_wish::key) contains everything that decides the form, except the template. Any thread. */
+ * The key (chat_wish::key) contains everything that decides the form, except the template. Any thread can use the
+ * cache. */
 class chat_forms {
   public:
     std::shared_ptr<const chat_form> find(const std::string &key);

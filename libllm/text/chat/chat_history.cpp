@@ -55,9 +55,9 @@ bool is_plain_id(const std::string &id)
            std::all_of(id.begin(), id.end(), [](unsigned char c) { return isalnum(c) != 0 && c < 0x80; });
 }
 
-/* Makes the new id of a tool call from a hash of its id. A counter instead would give a call another id if an earlier
- * message were removed. Then everything after the call would have to be prefilled again. Nine characters out of 62 hold
- * 53 of the hash's 64 bits. */
+/* Makes the new id of a tool call from a hash of the old id. If the new ids were counted, they would change when an
+ * earlier message is removed. The prompt would then have to be prefilled again from the first changed id. Nine
+ * characters of 62 kinds hold 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -115,8 +115,8 @@ common_json text_message(const char *role, const std::string &content)
 }
 
 /* Returns the index of the tool call to which a result belongs. This is the call with the result's id. If no call has
- * this id, it is the first call without a result, or else the last call. The ids can be missing, because a client or a
- * template may have left them out. */
+ * this id, returns the first call that has no result yet, or the last call if there is no such call. Ids can be
+ * missing, because a client or a template may have left them out. */
 size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
 {
     const std::string id = result.value("tool_call_id", "");
@@ -188,8 +188,8 @@ common_json with_calls_in_turns(const common_json &messages)
 common_json with_written_calls(const common_json &messages)
 {
     common_json out = common_json::array();
-    bool is_after_result = false; /* the last message of `out` has tool results; the user's next text is added to this
-                                   * message */
+    bool is_after_result = false; /* the last message of `out` has tool results. The text of the next message is added
+                                   * to it if that message is a result or the user's */
     for (const common_json &message : messages) {
         const bool is_result = message.at("role") == "tool" || message.at("role") == "function";
         std::string text = chat_text_of(message.value("content", common_json()));

@@ -40,10 +40,10 @@ bool read_arguments(const std::string &text, common_json *out)
     return chat_read_json(text, out) && out->is_object();
 }
 
-/* Parses the arguments of tool calls into objects, for templates that need objects. Returns the first arguments that
- * are not an object, or "". With `encloses`, such arguments become a member of an object. A tool call with malformed
- * arguments stays in the history. So without `encloses`, a template that needs objects would refuse this turn and every
- * later turn. */
+/* Parses the arguments of tool calls into objects, for templates that need objects. Returns the arguments of the first
+ * tool call whose arguments are not a JSON object, or "". If `encloses` is true, such arguments become a member of an
+ * object. A tool call with malformed arguments stays in the history. Without `encloses`, a template that needs objects
+ * would refuse this turn and every later turn. */
 std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;

@@ -11,9 +11,9 @@
  * - Arguments of tool calls can be objects or strings.
  * - Some templates have no system role.
  * - Some families of models need further changes (chat_family.h).
- * Arguments that are not a JSON object stay a string. With `encloses_arguments`, such arguments become a member of an
- * object. *unread_arguments receives the first arguments that are not a JSON object, or "". Throws llama.cpp's
- * exceptions about malformed messages. */
+ * Arguments that are not a JSON object stay a string, or become a member of an object if `encloses_arguments` is true.
+ * *unread_arguments receives the arguments of the first tool call whose arguments are not a JSON object, or "". Throws
+ * llama.cpp's exceptions about malformed messages. */
 common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl,
                               const common_json &variables, bool encloses_arguments, std::string *unread_arguments);
 

@@ -6,8 +6,8 @@
 namespace {
 
 constexpr long FIRST_PREFIX = 713091731, PREFIXES_MAX = 16;
-constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* a prefix and an index together have 15 digits. A double
-                                                             * also represents such a number exactly */
+constexpr size_t INDEX_DIGITS = 6, NUMBERS_MAX = 1'000'000; /* a replacement integer has 15 digits: a prefix and an
+                                                             * index. A double represents such an integer exactly */
 
 /* Returns whether templates print a number without changing its value. llama.cpp's template engine stores integers as
  * signed 64-bit numbers. The engine prints other numbers with six significant digits or with six decimal places. */

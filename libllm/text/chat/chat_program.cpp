@@ -23,8 +23,8 @@ void set_dates(common_json *variables, std::time_t now)
 }
 
 /* Some templates build control words around the role ("<|" + role + "|>"). If the role were marked as the client's
- * text, these words would not become control tokens. The well-known roles are therefore trusted. A client cannot set
- * any other role. */
+ * text, these words would not become control tokens. So the well-known roles count as the template's own text. Any
+ * other role counts as the client's text. */
 void trust_roles(jinja::context &context)
 {
     for (const jinja::value &message : context.get_val("messages")->as_array()) {

@@ -111,7 +111,7 @@ common_json wrapped(const common_json &value, const control_markers &markers, ch
     return value;
 }
 
-/* ---- the answer after which the rendering continues -------------------------------------------------------------- */
+/* ---- parsing the member `after` ---------------------------------------------------------------------------------- */
 
 std::vector<int32_t> read_tokens(const common_json &after)
 {
@@ -127,8 +127,8 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Parses the member `after`. `after` is ignored if it names the message that the new answer continues. The tokens of an
- * unfinished message are not those of a complete answer. */
+/* Parses the member `after`. `after` is ignored if it names the message that the new answer continues, because the
+ * session's tokens of this unfinished message are not a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
     const char *name = "after";
@@ -153,9 +153,9 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-/* Returns the answer as it is passed to the template. The sentinel `mark` is at its end. The names and ids of the
- * answer's tool calls are kept, because later messages refer to them. All other parts of the answer are left out. The
- * session has their tokens, so they are never rendered again. */
+/* Returns the answer as it is passed to the template, with the sentinel `mark` at the end of the answer. The names and
+ * ids of the answer's tool calls are kept, because later messages refer to them. All other parts of the answer are left
+ * out. The session has their tokens, so they are never rendered again. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
@@ -175,8 +175,8 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Puts the sentinel `mark` before the blanks at the end of a text. Some templates remove these blanks, and so does
- * TRIMS (chat_family.h). */
+/* Puts the sentinel `mark` before the blanks at the end of a text. Some templates and some families (TRIMS in
+ * chat_family.h) remove blanks at the end of a text. They would not remove blanks before a sentinel. */
 std::string with_mark(const std::string &text, const std::string &mark)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -184,9 +184,9 @@ std::string with_mark(const std::string &text, const std::string &mark)
     return text.substr(0, at) + mark + text.substr(at);
 }
 
-/* Adds a sentinel to the text of each later message that a template might move before the answer, or leave out. Some
- * families move tool results into the answer (GATHERS_RESULTS in chat_family.h). Such results get no sentinel, because
- * these families parse results as JSON. */
+/* Adds a sentinel to each text that a template might move before the answer, or leave out. Only the messages after the
+ * answer are changed; `from` is the first of them. Some families move tool results into the answer (GATHERS_RESULTS in
+ * chat_family.h). Such results get no sentinel, because these families parse results as JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
@@ -370,8 +370,8 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     return out;
 }
 
-/* Removes the last message, which the answer continues, from the messages. Its text is appended to the rendering
- * instead, because a template would close the turn of this message. */
+/* Removes the last message, which the answer continues, from the messages. The text of this message is later appended
+ * to the rendered text, because a template would close the message's turn. */
 void take_begun(common_json &messages, chat_request *out)
 {
     const common_json last = messages.back();
@@ -427,9 +427,10 @@ common_json written(const common_json &messages, const common_json &tools, const
     return out;
 }
 
-/* Returns the tools as they are passed to the template. If the rendering continues after an answer, the tools contain
- * the last sentinel, which shows where the template writes the tools. If the template writes the tools after the
- * answer, the next attempt to render the request leaves them out (keeps_tools). */
+/* Returns the tools as they are passed to the template. If only the text after an earlier answer is needed
+ * (chat_after.h), the last sentinel is put into the tools. It shows where the template writes the tools. If the
+ * template writes the tools after this answer, the next attempt to render the request leaves the tools out
+ * (keeps_tools). */
 common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
@@ -444,8 +445,8 @@ common_json shown_tools(const common_json &tools, chat_request &request, const c
     return wrapped(out, markers, &request.numbers);
 }
 
-/* Returns the variables of the template. These are the client's variables. Some families also get the schema of the
- * answer. */
+/* Returns the variables of the template. These are the client's variables and, for some families, the schema of the
+ * answer (SHOWS_SCHEMA in chat_family.h). */
 common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
 {
     common_json out = wish.kwargs, schema;

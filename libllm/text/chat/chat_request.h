@@ -29,10 +29,11 @@ struct chat_request {
                                       * is not searched for in this way */
     common_json tools;               /* array, or null */
     common_json kwargs;              /* object: variables for the template */
-    std::optional<chat_after> after; /* the answer after which the rendering continues (chat_after.h) */
+    std::optional<chat_after> after; /* an answer whose tokens the session holds (chat_after.h) */
     chat_answer form = chat_answer::none; /* how the answer that `after` names is passed to the template */
     size_t n_marks = 0;                   /* number of sentinels in the messages */
-    std::string unread_arguments;         /* first arguments of a tool call that are not JSON, or "" */
+    std::string unread_arguments;         /* arguments of the first tool call whose arguments are no JSON object, or
+                                           * "" */
     bool add_generation_prompt = true;
     chat_wish wish;
     chat_numbers numbers;        /* the numbers that were replaced in messages, front and tools */
@@ -50,12 +51,12 @@ struct chat_request {
     }
 };
 
-/* Changes to a conversation. The changes are tried if the template refused the conversation. The changes are also tried
- * if the rendering did not show where the session's answer ends (chat_after.h). */
+/* Changes to a conversation. They are tried if the template refused the conversation, or if the rendered text did not
+ * show where the session's answer ends (chat_after.h). */
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template. Only used
                                             * for an answer with tool calls */
-    /* false if no tools are passed to the template. The template would write the tools after the answer of
+    /* false if the tools are not passed to the template, because the template would write them after the answer of
      * chat_request::after */
     bool keeps_tools = true;
     bool splits_calls = false;              /* each tool call becomes a separate message */
@@ -66,9 +67,9 @@ struct chat_repair {
 
 /* Parses and checks the JSON. Changes messages and tools so that this template accepts them (chat_messages_fit).
  * Arguments that are not JSON stay a string. A model wrote them, and its mistake remains part of the history. Tool
- * calls and tools that the template cannot write become text in messages. If the rendering continues after an answer,
- * the leading system messages are left out. These messages precede the answer, and a template might move them after the
- * answer. `typed` is shared by all attempts to render the request. Throws chat_invalid. The thread must have a
+ * calls and tools that the template cannot write become text in messages. If `after` is set, the leading system
+ * messages are left out. These messages precede the answer that `after` names, but a template might move them after
+ * this answer. `typed` is shared by all attempts to render the request. Throws chat_invalid. The thread must have a
  * chat_budget (text/template/chat_budget.h). */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);

@@ -20,7 +20,7 @@ std::string type_of_value(const common_json &value)
                                        : "string";
 }
 
-/* Returns the type that a schema states. Returns "" if it states none or only null. */
+/* Returns the type that a schema states. Returns "" if the schema states no type or only null. */
 std::string own_type(const common_json &schema)
 {
     const common_json nothing;
@@ -60,7 +60,7 @@ bool has_alternatives(const std::string &member)
 std::string set_types(common_json &schema, shown_types types);
 
 /* Sets the types of the schemas in one member of a schema. Returns the type of the first schema that has a type, or ""
- * if none has. */
+ * if no schema has one. */
 std::string set_types_of_member(common_json &member, bool are_by_name, shown_types types)
 {
     if (!member.is_array() && !(are_by_name && member.is_object())) {

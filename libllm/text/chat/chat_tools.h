@@ -1,5 +1,5 @@
-/* chat_tools.h: rewrites the types in schemas of tools. Then more templates can show the schemas. The grammar of tool
- * calls is not affected: it is made from the client's own schemas. Used only in this folder. */
+/* chat_tools.h: rewrites the types in the schemas of tools, so that more templates can write these schemas. The grammar
+ * of tool calls is not affected: it is made from the client's own schemas. Used only in this folder. */
 #ifndef LLM_CHAT_TOOLS_H
 #define LLM_CHAT_TOOLS_H
 
