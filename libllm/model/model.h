@@ -22,8 +22,8 @@ extern "C" {
 
 typedef struct model model;
 
-/* A decode call can return one row of logits per sequence and this many more. The additional rows are for prompts whose
- * log probabilities are requested. A row has one float for each token of the vocabulary. */
+/* A decode call can return one row of logits per sequence and this many more. These MODEL_OUTPUTS_BESIDE rows are for
+ * prompts whose log probabilities are requested. A row has one float for each token of the vocabulary. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
 /* Limits the default n_ctx, because each session table entry takes 4 * n_ctx bytes. */
 enum { MODEL_N_CTX_DEFAULT_MAX = 131072 };
@@ -31,13 +31,14 @@ enum { MODEL_PIECE_BYTES_MAX = 1024 }; /* most bytes of one token's text; a mode
 
 typedef struct model_options {
     const char *path;          /* path of the file, or the text after "sim:" for the simulated model */
-    const char *chat_template; /* replaces the model's own template; NULL for the model's own */
+    const char *chat_template; /* used instead of the template in the model's file. NULL means the template in the
+                                * file */
     uint32_t n_ctx;            /* tokens per sequence. 0 means the training context length, or fewer if kv_bytes_max
                                 * requires it */
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
-    uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences; 0: a fraction of the free memory */
-    int32_t n_threads;     /* 0: model_open measures which number is fastest */
+    uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences. 0 means a fraction of the free memory */
+    int32_t n_threads;     /* 0 means that model_open measures which number is fastest */
     int32_t n_gpu_layers;
     bool exact;
     bool allow_oversize;
@@ -71,8 +72,8 @@ typedef struct model_info {
     bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
     bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
-    uint32_t n_stoppable; /* most sequences of a call that model_batch.stop can stop. 0 means that it can stop no
-                           * call */
+    uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that it can stop
+                           * no call */
     uint8_t identity[16]; /* hash of the model's file. In two models of the same identity, each token id stands for the
                            * same text, even if the models were opened with different options */
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */
@@ -141,8 +142,9 @@ typedef struct model_ops {
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences share cells (info.shares_cells). Otherwise a copy would take memory of its own, and saved
-     * states are counted in the limits on memory. So the caller saves src and loads the saved state into dst. */
+     * called if sequences share cells (info.shares_cells). If sequences do not share cells, a copy takes memory of its
+     * own. The caller then saves src and loads the saved state into dst, because saved states are counted in the limits
+     * on memory. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);

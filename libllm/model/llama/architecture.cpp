@@ -13,16 +13,17 @@ struct special {
     const char *models;       /* the name that people know */
     const char *memory;       /* llama.cpp's class of its memory, from llama_model::create_memory */
     bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
-    bool needs_streams;       /* each sequence needs its own stream. In a pool of cells that all sequences share, the
-                               * model would attend to all tokens. The model was trained to attend to a selection */
+    bool needs_streams;       /* each sequence needs its own stream. The model was trained to attend to a selection of
+                               * tokens. In a pool of cells that all sequences share, the model would attend to all
+                               * tokens instead */
 };
 
 /* Architectures with an unusual class of memory in llama.cpp. All other architectures use one of five classes. Each
  * class has its own rules for truncating and copying a sequence, and for the contents of a saved state. Each class must
- * also release unused pages in llama_memory_i::seq_trim. An architecture is refused if no tiny model tests its class.
- * Such a model would load and answer. But after a truncation the text could be wrong, or the process could exceed
- * --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if llama.cpp has
- * a new class, or a new architecture with one of these classes. */
+ * also release unused pages in llama_memory_i::seq_trim. An architecture is refused if no tiny model tests its class. A
+ * model of an untested class would load and answer. But after a truncation the text could be wrong, or the process
+ * could exceed --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if
+ * llama.cpp has a new class, or a new architecture with one of these classes. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

@@ -1,7 +1,7 @@
-/* crash.cpp: ggml calls on_failed_assertion() before it aborts. If on_failed_assertion() throws, the exception unwinds
- * through llama.cpp's frames to model_llama_open, or to the step. Thread-local flags say whether the thread may throw.
- * In another thread, for example of the thread pool, nobody would catch the exception, and the process would end
- * without the assertion's text. */
+/* crash.cpp: ggml calls on_failed_assertion() before it aborts. If on_failed_assertion() throws, llmd's functions that
+ * open a model or compute a step catch the exception. Thread-local flags say whether the thread is in one of these
+ * functions and may throw. In another thread, for example of the thread pool, nobody would catch the exception, and the
+ * process would end without the assertion's text. */
 #include "model/llama/crash.h"
 
 #include <ggml.h>
@@ -26,8 +26,8 @@ thread_local bool is_opening, is_stepping;
 const char *crash_notice; /* set before the handlers, which read it, are installed */
 size_t n_notice;
 
-/* Removes file and line from a message such as "/path/file.cpp:12: GGML_ASSERT(a == b) failed". They do not help a
- * user. */
+/* Removes the file name and the line number from a message such as "/path/file.cpp:12: GGML_ASSERT(a == b) failed",
+ * because they do not help a user. */
 std::string without_place(const char *message)
 {
     const char *colon = strstr(message, ": ");

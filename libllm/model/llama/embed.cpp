@@ -1,11 +1,13 @@
 /* embed.cpp: computes embeddings of texts, in a second context over the model's weights. This context is made when the
- * first embedding is requested. A model that only computes embeddings has no other context, and makes this one at the
- * start. Any thread can call. One call runs at a time (model_llama_embedder::turn).
+ * first embedding is requested. For a model that only computes embeddings, this is the only context, and it is made
+ * when the model is opened. Any thread can call model_llama_embed. One call runs at a time
+ * (model_llama_embedder::turn).
  *
- * With causal attention, the embedding of a text can be the state of its last token (pooling "last"). Such a text is
- * consumed in steps like a prompt. An embedding is requested only after the last token, because llama.cpp computes a
- * row of logits with every embedding. For other models, all tokens of a batch are processed in one step. Few texts then
- * share a batch, because each token is compared with all tokens of the batch, including tokens of other texts. */
+ * In a model with causal attention, the embedding of a text can be the state of its last token (pooling "last"). Such a
+ * model consumes a text in several steps, like a prompt. An embedding is requested only after the last token, because
+ * llama.cpp computes a row of logits with every embedding. All other models process all tokens of a batch in one step.
+ * In this case few texts share a batch, because each token is compared with all tokens of the batch, including tokens
+ * of other texts. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -18,7 +20,8 @@ namespace {
 constexpr uint32_t TEXTS_MAX = 16;        /* most texts of one batch */
 constexpr uint32_t STEP_TOKENS = 512;     /* most tokens of one step, if a text can be consumed in several steps */
 constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --ctx-size is larger */
-constexpr uint32_t TOKENS_MIN = 512;      /* a text may have so many tokens, even if the limits below allow fewer */
+constexpr uint32_t TOKENS_MIN = 512;      /* a text may have this many tokens, even if TOKENS_MAX, STATE_BYTES_MAX or
+                                           * LOGITS_BYTES_MAX allows fewer */
 constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
 constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of the logits of one step, if each token has logits */
@@ -187,8 +190,8 @@ int32_t consume(model_llama *m, const texts &t)
     return b.in.n_tokens == 0 ? 0 : step(m, b.in);
 }
 
-/* Consumes the last token of each text if `stepwise`, otherwise all tokens, and requests embeddings. Returns
- * llama_decode's code. */
+/* If `stepwise`, consumes the last token of each text. Otherwise consumes all tokens. Requests embeddings in both
+ * cases. Returns llama_decode's code. */
 int32_t conclude(model_llama *m, const texts &t, bool stepwise)
 {
     batch b(llama_n_batch(m->embedder.context));
@@ -225,8 +228,8 @@ int embed(model_llama *m, const texts &t, float *out)
     return LLM_OK;
 }
 
-/* Returns how many texts form the next batch. The batch has the first text, and the following texts as long as they
- * fit. */
+/* Returns how many texts form the next batch. The first text is always in the batch. Each following text is added until
+ * a text does not fit. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
     const uint32_t most = m->info.n_embedding_tokens;
@@ -298,7 +301,8 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
     model_llama *m = static_cast<model_llama *>(base);
     try {
         const std::lock_guard<std::mutex> turn(m->embedder.turn);
-        const model_llama_opening refusing(nullptr); /* turns a failed assertion into an exception, as at opening */
+        const model_llama_opening refusing(nullptr); /* turns a failed assertion into an exception, as while a model is
+                                                      * opened */
         const texts t = {tokens, n_tokens, n_fitting(m, n_tokens, n_texts)};
         try {
             if (m->embedder.context == nullptr) {

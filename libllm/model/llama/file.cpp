@@ -155,8 +155,8 @@ template <typename T> T take(source &from, const char *what)
     return value;
 }
 
-/* Reads a text. A file of 100 bytes can claim thousands of texts of 16 MiB. So the text's length is compared with the
- * rest of the file before memory is allocated. */
+/* Reads a text. A damaged file of 100 bytes can state thousands of texts of 16 MiB each. So a text's length is compared
+ * with the number of remaining bytes before memory is allocated. */
 std::string take_string(source &from, uint64_t n_max, const char *what)
 {
     const uint64_t n = take<uint64_t>(from, what);
@@ -265,8 +265,8 @@ entries take_entries(source &from, uint64_t n)
     return out;
 }
 
-/* Returns the number of a key, or `otherwise` if the key is missing. The number must have exactly this type, because
- * llama.cpp asserts types. */
+/* Returns the number of a key, or `otherwise` if the key is missing. If the key has another type, refuses the file,
+ * because llama.cpp would fail an assertion. */
 uint64_t number_of(const entries &all, const char *key, uint32_t type, uint64_t otherwise)
 {
     const auto found = all.find(key);
@@ -443,8 +443,9 @@ template <typename F> int guarded(const std::string &name, char *error, size_t e
     }
 }
 
-/* Checks the other parts of a split model, whose names follow from the first part's name, and adds up their sizes and
- * tensors. Without these checks, a part of another model with the right name would load and produce nonsense. */
+/* Checks the other parts of a split model, and adds up their sizes and tensors. The names of the other parts follow
+ * from the first part's name. Without these checks, a part of another model with the right name would be loaded, and
+ * the model would generate nonsense. */
 void add_parts(const std::string &path, model_file *all)
 {
     char prefix[PATH_MAX], name[PATH_MAX];

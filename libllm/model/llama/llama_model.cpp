@@ -65,8 +65,8 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
 }
 
 /* Returns whether the budget for KV cells allows this batch. If each sequence has its own cells, all cells together can
- * exceed the budget, because unused cells take only addresses. In one pool nothing has to be checked: it has no more
- * cells than the budget allows. */
+ * exceed the budget, because unused cells take only addresses. If all sequences share one pool, nothing has to be
+ * checked, because the pool has no more cells than the budget allows. */
 bool is_paid_for(const model_llama *m)
 {
     if (m->info.shares_cells) {
@@ -98,8 +98,8 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
 }
 
 /* Returns the result of a call that failed half-way, or was stopped. If the call cannot be undone, the sequences of the
- * batch are invalid. During a call, llama.cpp can move the recurrent states of other sequences, too, in all models but
- * Qwen's hybrids. So in these models a call that cannot be undone makes all sequences invalid. */
+ * batch are invalid. In all models with recurrent states except Qwen's hybrids, llama.cpp can move the recurrent states
+ * of other sequences during a call. In such a model, a call that cannot be undone makes all sequences invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -193,9 +193,10 @@ float *op_logits(model *base, uint32_t i)
 /* ---- truncate ---------------------------------------------------------------------------------------------------- */
 
 /* llama.cpp truncates a sequence with a sliding window at any position. The window may have lost tokens to which the
- * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact only
- * if the oldest position in memory is at most max(0, k - window). For example, with a window of 1,024 and positions
- * 3,000 to 4,999 in memory, k = 4,024 is exact, and k = 4,023 is not. */
+ * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact
+ * only if the oldest position in memory is at most max(0, k - window). For example, let the window be 1,024 and the
+ * positions 3,000 to 4,999 be in memory. k = 4,024 is exact, because 4,024 - 1,024 is 3,000. Smaller k are not
+ * exact. */
 uint32_t op_truncate_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -252,8 +253,8 @@ void op_clear(model *base, uint16_t seq)
     try {
         llama_memory_seq_rm(m->memory, seq, -1, -1); /* llama.cpp never refuses to remove a whole sequence */
         llama_memory_seq_trim(m->memory, seq);
-    } catch (...) { /* some cells may still belong to the sequence. The position is set to 0 below. So finished()
-                     * reports the sequence's next step as failed */
+    } catch (...) { /* llama.cpp may not have removed all cells of the sequence. The position is set to 0 below, so
+                     * finished() reports the sequence's next step as failed */
     }
     m->positions[seq] = 0;
 }

@@ -47,10 +47,10 @@ struct llama_memory_breakdown_data {
 std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(
     const llama_context *context);
 
-/* The threads that compute a context's steps, together with the calling thread. At a barrier the threads spin for 0.2
- * ms and then sleep, and they sleep between steps. OpenMP's threads would spin until the last thread arrives, although
- * that thread may wait for a core. While other processes use the cores, small steps are computed with fewer threads
- * (machine/team.h). Only one thread can use an object at a time. */
+/* The threads that compute a context's steps, together with the calling thread. A thread that waits at a barrier spins
+ * for 0.2 ms and then sleeps. The threads also sleep between steps. OpenMP's threads would spin until the last thread
+ * arrives at the barrier, although that thread may wait for a core. While other processes use the cores, small steps
+ * are computed with fewer threads (machine/team.h). Only one thread can use an object at a time. */
 class model_llama_threads {
   public:
     model_llama_threads() = default;
@@ -83,7 +83,7 @@ class model_llama_threads {
     int32_t n_most = 0;
     bool is_adaptive = false;
     uint64_t begun_us = 0, begun_waited_ns = 0;     /* time at which the step began, and how long the threads had waited
-                                                     * for cores before */
+                                                     * for cores before the step */
     uint64_t watched_us = 0, watched_waited_ns = 0; /* the same two times when `watch` was called */
     std::vector<int> waits;                         /* open schedstat files of the pool's threads, which say how long
                                                      * each thread has waited for a core */
@@ -130,7 +130,7 @@ struct model_llama_cost {
  * moved. */
 struct model_llama_loading {
     llama_model_params params;
-    std::vector<float> split; /* the share of the layers that each device gets */
+    std::vector<float> split; /* for each device, the share of the layers that is put on it */
     std::vector<llama_model_tensor_buft_override> overrides;
 
     model_llama_loading();
@@ -155,7 +155,7 @@ struct model_llama;
 /* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
  * previous length. A recurrent state cannot be truncated. So the state is copied before the call, which takes some
  * milliseconds, and copied back on failure. Thanks to the copy, a prefill of a hybrid model can be stopped, too.
- * Without it, a cancel would have to wait for the end of the call, so calls would have to be short. */
+ * Without the copy, a cancel would have to wait for the end of the call, so calls would have to be short. */
 class model_llama_undo {
   public:
     model_llama_undo(model_llama *m, const model_batch *b);
@@ -303,7 +303,7 @@ struct model_llama_wish {
     uint32_t n_ctx; /* tokens of one sequence */
     bool is_exact;  /* true if n_ctx tokens must fit, otherwise fewer tokens are allowed */
     uint32_t n_window;
-    uint64_t budget; /* bytes; 0 for a share of the free memory */
+    uint64_t budget; /* most bytes of the state. 0 means a share of the free memory */
 };
 
 struct model_llama_reserve {
@@ -336,8 +336,9 @@ bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 
-/* Returns the most tokens that a text can have. A context with these `params` must process the text in one step, in the
- * free memory. If wish.is_exact, returns wish.n_ctx or throws. Throws the same exceptions as model_llama_cells_plan. */
+/* Returns the most tokens that a text can have. A context with these `params` processes the text in one step, and the
+ * free memory must suffice for this step. If wish.is_exact, returns wish.n_ctx or throws an exception. Throws the same
+ * exceptions as model_llama_cells_plan. */
 uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
                                const model_llama_wish &wish);
 
@@ -354,10 +355,10 @@ uint64_t model_llama_memory_free(); /* bytes of host memory that are available w
 int32_t model_llama_cores();        /* number of physical cores that this process may use */
 
 /* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. The
- * kernel maps a dropped page again when it is read. Norms and biases were not copied, so every step reads them from the
- * file. Linux 6.18 and later would map a whole large page of the file around each norm and bias. So norms and biases
- * are moved to separate pages. An idle daemon of a 0.6B model then needs 180 MiB of memory beyond the model's weights
- * instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
+ * kernel maps a dropped page again when it is read. Norms and biases were not copied into other layouts, so every step
+ * reads them from the mapped file. Linux 6.18 and later would map a whole large page of the file around each norm and
+ * bias. So norms and biases are moved to separate pages. An idle daemon of a 0.6B model then needs 180 MiB of memory
+ * beyond the model's weights instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* Returns the function of this name of the CPU's backend, or NULL if the backend has no such function. The backend is

@@ -155,9 +155,8 @@ struct host_bytes {
 };
 
 /* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If
- * the process may not reserve enough addresses, no context can be made. Then llama.cpp's own measurement (measure_at)
- * is used. llama.cpp's measurement loads the file twice without its weights. This is slower: 520 ms with a vocabulary
- * of 151,936 tokens. */
+ * the process may not reserve enough addresses, no context can be made, and llama.cpp's own measurement (measure_at) is
+ * used. It loads the file twice without its weights. That takes 520 ms with a vocabulary of 151,936 tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -170,7 +169,8 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
     }
     host_bytes out = {};
     uint64_t mapped_bytes = 0;
-    uint64_t copied_bytes = 0; /* copies of weights in other layouts. mapped_bytes can also contain the originals */
+    uint64_t copied_bytes = 0; /* copies of weights in other layouts. mapped_bytes can contain the originals of these
+                                * weights */
     for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
         const bool is_host = ggml_backend_buft_is_host(type);
         (is_host ? mapped_bytes : copied_bytes) += bytes.model;
@@ -238,8 +238,9 @@ size_t short_of(const measure &m, bool may_take_all)
     return i;
 }
 
-/* Tests whether the process may reserve n_bytes of addresses. A limit (ulimit -v) can forbid it. So can a kernel that
- * promises no more memory than there is (vm.overcommit_memory 2). */
+/* Tests whether the process may reserve n_bytes of addresses. A limit (ulimit -v) can forbid this. A kernel with
+ * vm.overcommit_memory 2 can forbid this, too, because such a kernel reserves no more addresses than it has memory
+ * for. */
 bool has_addresses(uint64_t n_bytes)
 {
     void *at = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

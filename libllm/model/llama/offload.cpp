@@ -5,8 +5,8 @@
 
 namespace {
 
-/* Share of a device's free memory into which no weights are put. Further sessions need this memory for their state. The
- * state of one session is counted exactly. */
+/* Share of a device's free memory into which no weights are put. The sessions after the first need this memory for
+ * their state. The memory for the first session's state is computed exactly and reserved in addition. */
 constexpr double SPARE_SHARE = 0.1;
 /* If the devices' free memory is larger than the file times this number, all layers surely fit. Then nothing is
  * measured, because measuring reads the vocabulary, which takes time. */
@@ -20,8 +20,8 @@ bool is_device(ggml_backend_dev_t device)
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
-/* Hides the devices. Otherwise llama.cpp would multiply large matrices of long prompts on devices that have no layers.
- * The memory for this is not accounted for. */
+/* Hides the devices. Otherwise llama.cpp would multiply the large matrices of long prompts on a device even if no layer
+ * is there. No budget includes the device memory for these multiplications. */
 void without_layers(llama_model_params *params)
 {
     params->devices = no_devices;

@@ -128,7 +128,7 @@ template <size_t N> void copy_text(char (&out)[N], const std::string &text)
 {
     size_t n = std::min(text.size(), N - 1);
     while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) {
-        n--; /* does not cut a UTF-8 character in two */
+        n--; /* ends the text before a UTF-8 character that does not fit */
     }
     memcpy(out, text.data(), n);
     out[n] = '\0';
@@ -294,11 +294,11 @@ bool attends_only(const model_llama *m)
  * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include
  * cells of other sessions (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but
  * each needs addresses for its full context. In host memory addresses cost nothing, so attention-only models on a CPU
- * have streams. A GPU's cells take memory at once, and hybrid models have few attention layers, so these have a pool.
+ * have streams. All other models have a pool: GPU cells take memory at once, and hybrids have few attention layers.
  *
  * The exact configuration has separate streams and no flash attention, because results must not depend on the rest of
- * the batch. All others have flash attention if the model supports it. Without it, the V cache is transposed: a layer
- * writes the V of a token into a thousand rows instead of one. */
+ * the batch. Other configurations use flash attention if the model supports it. Without flash attention, the V cache is
+ * transposed: a layer writes the V of a token into a thousand rows instead of one. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -340,7 +340,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }
 
-/* Decides, before the model is loaded, which weights go to devices. Returns the number of layers there; -1: all. */
+/* Decides, before the model is loaded, which weights go to devices. Returns how many layers go there, or -1 for all. */
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
@@ -501,8 +501,8 @@ uint32_t short_rope_tokens(const model_llama *m)
                : m->info.n_ctx_train;
 }
 
-/* Computes identity and geometry. The geometry contains everything that changes the bytes of a state, or their meaning.
- * This is llama.cpp's version and state format, flash attention, the encoding of positions, and the number of separate
+/* Computes identity and geometry. The geometry is a hash of everything that changes the bytes of a state, or their
+ * meaning: llama.cpp's version and state format, flash attention, the encoding of positions, and the number of separate
  * streams. Flash attention decides the layout of V. A state in one pool does not depend on the number of sequences. */
 void identify(model_llama *m, const model_options &o)
 {

@@ -9,7 +9,7 @@
 namespace {
 
 /* Header of a saved state. llama.cpp's own states have no header. This header begins with a magic number (`mark`) and
- * has a length. Thanks to them, bytes that are not a saved state can be refused. */
+ * has a length, so that bytes that are not a saved state can be refused. */
 struct blob_head {
     char mark[4];
     uint32_t kind;

@@ -1,9 +1,9 @@
 /* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes want the cores,
- * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. One busy process
- * made one token take 110 ms instead of 97. The kernel reports how long each thread was ready to run but had no core.
- * The file is /proc/self/task/ID/schedstat. machine/team.h uses this time to decide how many threads the next step
- * gets. Large steps use all threads. The work of a large step is divided into small pieces, and a slow thread just
- * takes fewer pieces. */
+ * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. When one other
+ * process was busy, a token took 110 ms instead of 97 ms. In the file /proc/self/task/ID/schedstat, the kernel reports
+ * how long a thread was ready to run but had no core. machine/team.h uses this time to decide how many threads the next
+ * step gets. Large steps use all threads. The work of a large step is divided into small pieces. A slow thread computes
+ * fewer pieces, so the other threads need not wait for it. */
 #include <fcntl.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
@@ -23,8 +23,8 @@ namespace {
 constexpr uint32_t N_TOKENS_SMALL = 32; /* most tokens of a small step; larger steps use all threads */
 constexpr uint64_t MEASURED_US = 10000; /* for each number of threads, steps are measured for this time, but at least
                                          * two steps */
-constexpr uint64_t LONG_US = 100000;    /* if a step takes longer, it has work for every core. Then fewer threads are
-                                         * not tried */
+constexpr uint64_t LONG_US = 100000;    /* if a step takes longer than this, it has work for every core, and fewer
+                                         * threads are not tried */
 constexpr double WORTH = 0.97;          /* more threads are used only if they make a step at least 3 % shorter */
 constexpr double HOPELESS = 1.25;       /* if a step takes more than this times the best time, no smaller number of
                                          * threads is tried */
@@ -52,7 +52,7 @@ int open_waits(const std::string &thread)
     return open(("/proc/self/task/" + thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
 }
 
-/* Returns how long a thread has been ready to run but had no core, from its begin to now. Returns 0 if the kernel does
+/* Returns how long a thread has been ready to run but had no core since the thread began. Returns 0 if the kernel does
  * not report this time. */
 uint64_t waited_ns(int file)
 {
@@ -182,8 +182,8 @@ template <typename F> double shortest_us(double too_long_us, const F &step)
 
 } // namespace
 
-/* Tries n_most threads, then fewer and fewer. After a number of threads that is a little slower, a smaller number can
- * be faster again. So the search ends only after a step longer than HOPELESS times the best time. */
+/* Measures steps with n_most threads, then with fewer and fewer. One number of threads can be a little slower than the
+ * numbers before and after it. So the search ends only after a step longer than HOPELESS times the best time. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step)
 {
     int32_t best = n_most;

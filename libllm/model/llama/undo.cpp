@@ -14,9 +14,9 @@ constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens ends soon,
 /* Attention-only models need no copy, because undo() truncates their KV cache. If the model has recurrent states, a
  * call can be undone only under three conditions. The batch has stop(), the call is long, and all its tokens are of one
  * sequence. In a call for several sequences, llama.cpp can move the states of other sequences. A sequence that has
- * consumed no token before needs no copy. undo() empties it. Without memory for the copy the call still runs, but
- * cannot be stopped. A hybrid's state of 19 MB would cause 4,800 page faults. So the copy's pages are mapped at once
- * (MAP_POPULATE). */
+ * consumed no token before the call needs no copy, because undo() empties it. If there is no memory for the copy, the
+ * call runs, but cannot be stopped or undone. A hybrid's state of 19 MB would cause 4,800 page faults. So the copy's
+ * pages are mapped at once (MAP_POPULATE). */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {
@@ -49,9 +49,9 @@ model_llama_undo::~model_llama_undo()
     }
 }
 
-/* llama.cpp computes a call in several passes. The passes that are finished have added cells to the KV cache. So the
- * cache is truncated to the positions before the call. Returns true only if each sequence is then at its position
- * before the call in llama.cpp's memory. */
+/* llama.cpp computes a call in several passes. Each finished pass has added cells to the KV cache. So undo() truncates
+ * the cache to the positions before the call. Returns true only if llama.cpp's memory then holds each sequence at its
+ * position before the call. */
 bool model_llama_undo::undo()
 {
     bool is_as_before = can_undo;

@@ -1,7 +1,7 @@
 /* memory.c: the sequences of the simulated model, and its decode calls. This file decides which truncations are exact
- * and how many cells the tokens take. It also lets calls fail when a test requests this. Owner: the decode thread. If a
- * call breaks a rule of model.h, model_llama returns an error. This model asserts instead: the caller has a defect, and
- * the test must fail. */
+ * and how many cells the tokens take. This file also makes calls fail if a test requests failures. Owner: the decode
+ * thread. If a call breaks a rule of model.h, model_llama returns an error. This model asserts instead: the caller has
+ * a defect, and the test must fail. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -67,8 +67,8 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
-/* ---- KV cells ---- A copy of a sequence shares the cells of their common first tokens with the source. A shared cell
- * is counted once, for the sequence with the lowest number.
+/* ---- KV cells ---- A copy of a sequence shares cells with the source, namely those of the first tokens that both have
+ * in common. A shared cell is counted once, for the sequence with the lowest number.
  */
 
 void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k)
@@ -242,7 +242,8 @@ static void consume(sim_model *m, const model_batch *b, uint32_t n)
     }
 }
 
-/* Makes the sequences of the current call wrong, or all sequences that hold tokens. */
+/* Makes the states of the sequences in the current call wrong. If `all`, also makes those of all other sequences that
+ * hold tokens wrong. */
 static void spoil(sim_model *m, bool all)
 {
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
@@ -253,8 +254,8 @@ static void spoil(sim_model *m, bool all)
     }
 }
 
-/* Fails the call, and damages sequences as fail_kind says (sim_model.h). A caller that ignores the error code then
- * continues a wrong state, which fails the test. */
+/* Makes the call fail, and makes states wrong as the option fail_kind says (sim_model.h). If the engine ignores the
+ * error code, it continues a wrong state, so the test fails. */
 static model_result fault(sim_model *m, const model_batch *b)
 {
     switch (m->options.fail_kind) {

@@ -177,8 +177,8 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
     return sane;
 }
 
-/* Returns whether a saved state of this kind lacks the attention part. The sequence must then have this part
- * already. */
+/* Returns whether a saved state of this kind lacks the attention part. Such a state can be loaded only on a sequence
+ * that already has the attention part. */
 static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;

@@ -106,9 +106,9 @@ static int entries_read(sim_script *s, const char *path, char *error, size_t err
     return s->n_replies > 0 ? LLM_OK : refuse(error, error_bytes, path, "has no line that begins with \"? \"");
 }
 
-/* Turns the trie of the triggers into an automaton. Each node has a failure link to a shorter node (`parents`). If a
- * node lacks a transition, it gets the transition of the node at its failure link. The nodes are visited breadth first.
- * The node at a failure link is nearer to the root, so it is complete before. */
+/* Turns the trie of the triggers into an automaton. Each node has a failure link (`parents`) to a node nearer to the
+ * root. If a node lacks a transition, it gets the transition of the node at its failure link. The nodes are visited
+ * breadth first. So the node at the failure link is complete before it is used. */
 static void automaton_build(sim_script *s, uint16_t *queue)
 {
     size_t n_queued = 0;
@@ -196,8 +196,8 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* The bytes of a token may not continue the reply. Then they may be the beginning of the reply again, because the
- * prompt of a later turn repeats the replies of earlier turns. */
+/* If the bytes of a token do not continue the reply, they may be the first bytes of the reply. This happens in the
+ * prompt of a later turn, because it repeats the replies of earlier turns. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {

@@ -2,10 +2,10 @@
  * answers, for example reasoning, tool calls or structured output. Immutable after it is read. Any thread.
  *
  * A script is a text file of entries. A line that begins with "? " and a trigger begins an entry. The following lines,
- * up to the next entry and without the last line end, are the reply. Lines before the first entry are ignored. After a
- * trigger anywhere in a sequence, each turn that the model generates in this sequence is the trigger's reply. Another
- * trigger changes the reply. If a prompt ends with the beginning of the reply, the model generates the rest. Replies
- * should not contain triggers. */
+ * up to the next entry and without the last line end, are the reply. Lines before the first entry are ignored. A
+ * trigger can be anywhere in a sequence. After the trigger, each turn that the model generates in this sequence is the
+ * trigger's reply, until another trigger follows. If a prompt ends with the beginning of the reply, the model generates
+ * the rest of the reply. Replies should not contain triggers. */
 #ifndef LLM_SIM_SCRIPT_H
 #define LLM_SIM_SCRIPT_H
 

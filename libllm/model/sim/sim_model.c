@@ -146,7 +146,7 @@ static uint32_t batch_of(const sim_options *o, uint32_t wanted)
     return (uint32_t)(o->batch < n_batch ? o->batch : n_batch);
 }
 
-/* Computes FNV-1a twice, with different starts. */
+/* Computes two FNV-1a hashes with different start values, one for each half of `out`. */
 static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
 {
     for (size_t half = 0; half < 2; half++) {

@@ -5,8 +5,8 @@
  *
  * With this model every property of sessions can be tested in milliseconds. The state of a sequence is a hash chain
  * over exactly the tokens that the sequence has consumed, and the logits depend on the state alone. If a sequence has
- * the state of other tokens, a test sees it at once, because the rest of the text is different. If the model itself
- * detects the mismatch, the token " WRONG-STATE" also has the largest logit from then on.
+ * the state of other tokens, the text from then on differs, so a test notices the error at once. If the model itself
+ * detects the mismatch, the token " WRONG-STATE" has the largest logit from then on.
  *
  * What a sequence stores, by memory class (as llama.cpp does for models of this class):
  *   dense      the state after every token is kept, so truncating is always exact
@@ -22,13 +22,14 @@
  *   recurrent  the whole state
  *   window     the states after the last `window` tokens
  *   hybrid     the recurrent part
- * A checkpoint of class window or hybrid needs a sequence whose attention part holds the same tokens. The attention
- * part must not have become wrong at a later position. In any other sequence, the state becomes wrong.
+ * A checkpoint of class window or hybrid must be loaded on a sequence whose attention part holds the same tokens. The
+ * attention part must not have been made wrong at a position after these tokens. On any other sequence, loading
+ * succeeds, but the state becomes wrong.
  *
- * A saved state does not contain its tokens. So the state of another prefix is loaded without an error. Saved bytes are
- * refused if their header (saved.c), class, kind, number of tokens or length is another one. A copy shares its cells
- * with the source until the copy or the source is truncated or cleared. With model_options.exact, the copy has its own
- * cells from the start.
+ * A saved state does not contain its tokens. So the state of another prefix is loaded without an error. Loading is
+ * refused if the saved state's header (saved.c), class, kind, number of tokens or length is not the expected one. A
+ * copy shares its cells with the source until the copy or the source is truncated or cleared. With model_options.exact,
+ * the copy has its own cells from the start.
  *
  * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces. The
  * encoder chooses the longest piece at each position, and is exactly reversible for any bytes. There is no BOS, EOS is
@@ -85,7 +86,8 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 #define SIM_UNSET UINT64_MAX
 
-/* Bytes of the budget (kv_bytes_max) that a KV cell takes. In a recurrent model, a whole sequence takes as many. */
+/* Each KV cell takes this many bytes of the budget (kv_bytes_max). In a recurrent model, a whole sequence takes this
+ * many bytes. */
 enum { SIM_TOKEN_BYTES = 64 };
 
 typedef struct sim_options {
@@ -130,8 +132,8 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k whose state is still kept */
-    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. A checkpoint of fewer tokens
-                        * cannot be loaded */
+    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. Loading a checkpoint of fewer
+                        * tokens makes the sequence wrong */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
     sim_state recurrent;    /* hybrid only */
