@@ -83,25 +83,25 @@ struct llm_answer_parser {
     size_t at = 0;
     bool is_done = false;
 
-    /* The text that is parsed is base + pending. This is all text since parsing last began. Unneeded parts are left
-     * out. */
-    std::string base;        /* text that has been parsed. `mode` is the kind of its end */
+    /* The parser gets the text base + pending. This is all text since parsing last began, without the parts that are no
+     * longer needed. */
+    std::string base;        /* text that has been parsed. `mode` is the kind of the part in which it ends */
     common_chat_msg settled; /* the message that `base` contains */
     part mode = part::NONE;  /* NONE if base is the prompt's opening */
     std::string pending;
     common_chat_msg reported;
-    size_t n_fit = 0;        /* length of the longest beginning of `pending` that was found to fit the form */
+    size_t n_fit = 0;        /* number of leading bytes of `pending` that are known to fit the form */
     size_t next = 1;         /* size of `pending` at which it is parsed next */
-    size_t long_at = 0;      /* size of base + pending from which on a call is shortened */
+    size_t long_at = 0;      /* size of base + pending at which a call is next shortened */
     bool is_outside = false; /* true after an error. Text is then reported without parsing, until parsing can begin
                               * again at a delimiter */
 
-    /* The rest of a call that broke its form is not reported. */
+    /* State after a reported call broke its form. The rest of this call is not reported. */
     bool is_in_broken_call = false;
     bool is_after_close = false; /* the closing delimiter of the broken call has been received, so text can follow */
     std::string skipped;         /* the last bytes of the broken call, which may be the beginning of a delimiter */
 
-    /* State of the whole answer, which remains when parsing begins again. */
+    /* State of the whole answer. It is kept when parsing begins again after an error. */
     std::vector<std::string> ids; /* ids of the answer's calls */
     size_t n_calls_before = 0;    /* number of calls that were found before parsing last began again */
     std::string blanks;           /* blanks that are reported as text if no call follows */
@@ -146,8 +146,8 @@ void llm_answer_parser::report(const char *kind, const std::string &text, size_t
     }
 }
 
-/* Blanks at the end of the text are held back. Blanks between text and a call do not count as text. So blanks are
- * reported before the text that follows, or at the end of the answer. */
+/* Blanks at the end of the text are held back, because blanks between text and a call do not count as text. Held-back
+ * blanks are reported with the next text, or at the end of the answer. */
 void llm_answer_parser::report_text(const std::string &text)
 {
     const size_t last = text.find_last_not_of(" \t\r\n");
@@ -238,8 +238,9 @@ void llm_answer_parser::take(const std::string &character)
     }
     const bool may_begin = form->may_begin_marker(character[0]);
     const bool has_all_calls = syntax.calls_once && !ids.empty();
-    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* a blank cannot begin a form: parsers
-                                                                               * skip blanks before a delimiter */
+    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* parsing never begins again at a blank,
+                                                                               * because parsers skip blanks before a
+                                                                               * delimiter */
         report_text(character);
         return;
     }
@@ -277,8 +278,8 @@ void llm_answer_parser::examine()
     }
 }
 
-/* Called if the text ends within a call. Removes unneeded parts of the call from base + pending. A check shows whether
- * a part is needed. */
+/* Called if the text ends within a call. Removes the parts of the call from base + pending that no longer matter
+ * (answer_shortening.h). Removes nothing if the shorter text is parsed differently. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {
     const std::string text = base + pending;
@@ -310,8 +311,8 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* Called if the text ends with content or reasoning. Removes the bytes from `pending` that only made this content or
- * reasoning longer. */
+/* Called if the text ends with content or reasoning. Empties `pending`. Its bytes are added to `base` only if they did
+ * more than make this content or reasoning longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;
@@ -328,8 +329,8 @@ void llm_answer_parser::settle(const answer_reading &now)
     next = 1;
 }
 
-/* Returns how many of the first n_fitting bytes of `pending` must not be reported as text. These are the bytes that
- * were reported before, and delimiters after them. */
+/* Returns how many of the first n_fitting bytes of `pending` must not be reported as text. These are the bytes whose
+ * content has been reported, and the delimiters that directly follow these bytes. */
 size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting) const
 {
     const size_t n_reported = std::min(std::max(now.n_reported, base.size()) - base.size(), n_fitting);
@@ -342,8 +343,9 @@ size_t llm_answer_parser::n_not_text(const answer_reading &now, size_t n_fitting
     return now.said.content.empty() && now.said.tool_calls.empty() ? end_after_thinking(n_reported) : n_reported;
 }
 
-/* Returns the position in `pending` after two delimiters. The first delimiter closes reasoning. The second one opens
- * the text or the call after the reasoning. Returns n_reported if reasoning is not closed there. */
+/* If the delimiter that closes reasoning is at n_reported in `pending`, returns the position after this delimiter. The
+ * opening of a new message (syntax.reopening) can follow, and is skipped, too. Returns n_reported if reasoning is not
+ * closed there. */
 size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 {
     size_t end = std::min(pending.find_first_not_of(" \t\r\n", n_reported), pending.size());
@@ -358,8 +360,8 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 }
 
 /* Called when the text no longer fits the form. Finds by bisection how much of the text fits, and reports that part.
- * The next character is text. Exception: if a reported call is incomplete, the rest of this call is dropped. A call
- * whose name is incomplete has not been reported, so all of it becomes text. */
+ * The first character that does not fit is reported as text. Exception: if a reported call is incomplete, the rest of
+ * this call is dropped. A call whose name is incomplete has not been reported, so all of it becomes text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -409,8 +411,8 @@ void llm_answer_parser::go_back(const std::string &rest)
     pending.clear();
 }
 
-/* Drops the rest of a malformed call. The malformed call ends before the text or the call that follows its closing
- * delimiter. Without a closing delimiter, it ends before the next opening of a call. */
+/* Drops the rest of a malformed call. The malformed call ends where text or another call follows its closing delimiter.
+ * If there is no closing delimiter, the malformed call ends before the next delimiter with which calls begin. */
 void llm_answer_parser::skip(const std::string &character)
 {
     skipped += character;
@@ -431,8 +433,8 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Called if a limit (such as max_tokens) has cut the answer off. `rest` is the answer's end. Returns whether `rest` is
- * text and not the beginning of a call. */
+/* Called if a limit (such as max_tokens) has cut the answer off. `rest` is the end of the answer, which has not been
+ * reported. Returns whether `rest` is text and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
@@ -441,8 +443,8 @@ bool llm_answer_parser::may_be_text(const std::string &rest) const
     return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_after_text);
 }
 
-/* Called if the answer ends before its form is complete. If a call was reported and another call could follow it, the
- * rest is not reported as text. The rest then belongs to the first call or begins another call. */
+/* Called if the answer ends before its form is complete. If a tool call was reported and another could follow, the
+ * unreported end of the answer is not text: it is part of the reported call or begins another one. */
 void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_not_text(now, pending.size());
@@ -452,7 +454,7 @@ void llm_answer_parser::report_unfinished(const answer_reading &now, bool is_cut
         return;
     }
     if (is_cut && !may_be_text(rest)) {
-        is_after_call = true; /* the rest began a call */
+        is_after_call = true; /* `rest` began a call */
     } else {
         report_text(rest);
     }

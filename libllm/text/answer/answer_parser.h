@@ -9,21 +9,21 @@
  *   to a byte with which a delimiter of this template can begin, such as "<". The bytes from there on are parsed. If
  *   they are no delimiter, they are not parsed again with later text.
  * - A call that is still being generated. The call is parsed again only after it has grown by 1/32. Parts of the call
- *   that do not matter for parsing its rest are left out (answer_shortening.h). At most 8 KiB are parsed for each piece
- *   of the answer, also near the end of a long answer.
+ *   that do not matter for parsing its rest are left out (answer_shortening.h). For each new piece of the answer, at
+ *   most 8 KiB are parsed, even near the end of a long answer.
  *
  * The syntax of a model family's answers is called its form. Models sometimes write an answer that breaks the form.
- * Everything before the error is then reported as it was parsed. The text at the error is reported as text, and parsing
- * begins again after the error. A call also becomes text if the error is in its name or before its name. For example,
- * no tool has the name. But the rest of a call that has already been reported is dropped, up to the delimiter that
- * closes the call. Otherwise clients would show the rest as content and send it back in the next prompt. The arguments
- * that have been reported are always the beginning of a JSON object. The reported arguments are a whole object only if
- * the call is complete. An example:
+ * Everything before the error is then reported as it was parsed. The characters at the error are reported as text, and
+ * parsing begins again after the error. If the error is in a call's name or before the name, the call is reported as
+ * text. An example of such an error is a name that no tool has. If the error comes after the name, the call has already
+ * been reported. The rest of this call is dropped, up to the delimiter that closes the call. Otherwise clients would
+ * show the rest as content and send it back in the next prompt. The arguments that have been reported are always the
+ * beginning of a JSON object. The reported arguments are a whole object only if the call is complete. An example:
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *
- * After this text, the parser has reported {"a": 1. The comma and the name "b are not reported yet. The value of b may
- * never come. */
+ * After this text, the parser has reported {"a": 1. The comma and the name "b are not reported yet, because the value
+ * of b may never come. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
 
@@ -45,7 +45,7 @@ void answer_parser_close(llm_answer_parser *p);
 /* Implements llm_answer_parser_rescan_bytes (llm.h). */
 size_t answer_parser_rescan_bytes(const llm_answer_parser *p);
 
-/* Number of bytes that llama.cpp's parser has parsed in all runs. This is the cost of an answer. For tests. */
+/* Returns the number of bytes that llama.cpp's parser has parsed in all its runs for this answer. For tests. */
 uint64_t answer_parser_work(const llm_answer_parser *p);
 
 #ifdef __cplusplus

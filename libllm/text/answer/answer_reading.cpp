@@ -49,7 +49,7 @@ void collect_markers(const common_json &node, bool *begins)
     }
 }
 
-/* Returns the delimiters that end text. */
+/* Returns the delimiters that end the text (content) of an answer. */
 std::vector<std::string> markers_behind_text(const common_json &parser)
 {
     std::vector<std::string> out;
@@ -100,9 +100,9 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
-/* Returns whether the node's text is a single value. When a long call is parsed again, the middle of a single value can
- * be left out. If each argument is between its own delimiters, the node of all arguments is not a single value. Leaving
- * out text from one argument into the next would join the two arguments. */
+/* Returns whether the node's text is a single value. The middle of a single value can be left out when a long call is
+ * parsed again. If each argument is between its own delimiters, the node of all arguments is not a single value. If the
+ * middle of this node were left out, two arguments could become one. */
 bool is_value(const common_peg_ast_node &node)
 {
     const bool is_object = !node.text.empty() && node.text.front() == '{';
@@ -127,8 +127,8 @@ void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &nod
     }
 }
 
-/* Finds the part of the answer that contains the last byte. Also finds the end of the last reported part. A call is
- * such a part only if its name is complete. */
+/* Finds the part of the answer that contains the last byte. Also finds the end of the last part that is reported. A
+ * call is reported only if its name is complete. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
@@ -199,8 +199,8 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     marks = call_marks_of(parser);
 }
 
-/* Parses in llama.cpp's lenient mode, in which the text can end anywhere. The answer is still being generated. If the
- * parser stops before the end of the text, the text does not fit, since the rest of the text would be lost. */
+/* Parses in llama.cpp's lenient mode, in which the text can end anywhere, because the answer is still being generated.
+ * If the parser stops before the end of the text, the text does not fit, since the rest of the text would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;
@@ -265,9 +265,9 @@ bool answer_form::may_be_text(const std::string &begun, bool is_after_text) cons
     return is_part || is_after_text;
 }
 
-/* Looks for a complete delimiter first. Delimiters with which calls begin come first, then closing, then opening
- * delimiters. Of each kind, the longest is taken. A complete delimiter is returned even if the text may still become a
- * longer one. */
+/* Looks for complete delimiters of three kinds, in this order: delimiters with which calls begin, closing delimiters,
+ * opening delimiters. If several delimiters of a kind match, returns the longest. A complete delimiter is returned even
+ * if further text could make it a longer delimiter. */
 answer_mark answer_form::mark_at(const std::string &text) const
 {
     bool may_become_one = false;

@@ -30,11 +30,11 @@ struct answer_reading {
 
     bool fits = false;     /* whether an answer of this form can begin with the text */
     common_chat_msg said;  /* if `fits`, the message that the text contains so far */
-    part last = NONE;      /* kind of the part that contains the last byte, and can continue after it */
-    size_t n_reported = 0; /* position after the last part of the text whose content is in `said` */
+    part last = NONE;      /* kind of the part in which the text ends. Further text can continue this part */
+    size_t n_reported = 0; /* position after the last part whose content is in `said` */
 
-    /* Positions of a tool call, set if `last` is CALL. They are the beginnings of the first call, of the last call, and
-     * of the unfinished value in the last call's arguments. */
+    /* Positions in the text, set if `last` is CALL. They are the beginnings of the first call, of the last call, and of
+     * the unfinished value in the last call's arguments. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
     size_t unnamed_call = SIZE_MAX; /* beginning of the last call if its name is not complete, otherwise SIZE_MAX */
     bool is_value_verbatim = false; /* whether the unfinished value is plain text, without quotes and escapes, up to its
@@ -63,9 +63,9 @@ class answer_form {
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
-    /* A limit has cut an answer off, and `begun` is the answer's end. Returns whether `begun` is reported as text.
-     * `begun` is not reported if it begins with at least three bytes of a delimiter ("<to"). One or two such bytes are
-     * more often text. */
+    /* Called if a limit has cut the answer off. `begun` is the unreported end of the answer. Returns whether `begun` is
+     * reported as text. `begun` is not reported if it begins with at least three bytes of a delimiter ("<to"). One or
+     * two such bytes are more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */

@@ -133,7 +133,8 @@ class object_scanner {
         return c == '{' || c == '[' ? open(c) : c == '"' ? string(false) : scalar();
     }
 
-    /* Copies a number or a word (true, false, null). Returns false if the character after it is not known yet. */
+    /* Copies a number or a word (true, false, null). Returns false if the text ends with the number or word, because
+     * more characters of it could follow. */
     bool scalar()
     {
         size_t end = at;
@@ -247,9 +248,9 @@ class object_scanner {
         return true;
     }
 
-    /* Copies an escape \uXXXX. Half of a surrogate pair becomes U+FFFD, since strict decoders would refuse the half and
-     * with it the whole tool call. The first half of a pair is copied only after six more bytes. These bytes show
-     * whether the second half follows. */
+    /* Copies an escape \uXXXX. A half of a surrogate pair without the other half becomes U+FFFD, because strict
+     * decoders would refuse the whole tool call. The first half of a pair is copied only after six more bytes. These
+     * bytes show whether the second half follows. */
     bool unicode_escape()
     {
         constexpr size_t LENGTH = 6;

@@ -99,7 +99,8 @@ class argument_rules {
     bool keeps_all = false;                /* optional arguments are counted, too */
     bool is_ordered = false;               /* counted arguments must come in the order of the schema */
     std::vector<size_t> counted, repeated; /* nodes of the parser graph, one per argument */
-    /* one rule for all repeated arguments. When each rule of rest() listed them, the grammar grew quadratically */
+    /* one rule for all repeated arguments. If each rule of rest() listed these arguments, the grammar would grow
+     * quadratically */
     size_t any_repeated = 0;
     std::vector<bool> is_required;             /* whether each counted argument is required */
     std::map<std::vector<bool>, size_t> rests; /* rule for each set of missing counted arguments */
@@ -193,9 +194,9 @@ class argument_rules {
                std::all_of(parts.begin(), parts.end(), [&](size_t part) { return add_literals(part, text); });
     }
 
-    /* Joins adjacent literals, and returns the nodes. There are then as few literals as possible. The argument's name
-     * is one literal, and the text around the name uses shared rules. `name` is "" if the argument can have any
-     * name. */
+    /* Returns the nodes `parts` with adjacent literals joined, so that there are few literals. The argument's name
+     * stays a separate literal. The texts before and after the name use shared rules (shared_marks). `name` is "" if
+     * the argument can have any name. */
     std::vector<size_t> joined(const std::vector<size_t> &parts, const std::string &name)
     {
         std::vector<size_t> out;
@@ -227,8 +228,8 @@ class argument_rules {
     }
 
     /* Returns a node for each way to write the argument, with the values that its schema allows. A string without
-     * quotes ends at the closing delimiter, and can look like any JSON. So if any string is allowed, other JSON values
-     * need no alternative of their own. */
+     * quotes ends at the closing delimiter, and can look like any JSON value. So if any string is allowed, the grammar
+     * needs no alternative for JSON values. */
     std::vector<size_t> written(const std::vector<argument_way> &ways, const schema_argument &one)
     {
         std::vector<size_t> all;
@@ -272,8 +273,9 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule of everything that can follow. `left` says which counted arguments are still missing. Each set
-     * of missing arguments has one rule, in whatever order the other arguments came. */
+    /* Returns the rule of all arguments that can follow at some point of the tool call. `left` says which counted
+     * arguments have not occurred before this point. Each such set of arguments has one rule, because the order of the
+     * earlier arguments does not matter. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);
@@ -330,8 +332,8 @@ size_t n_counted(const tool_schemas::separate &tool, size_t unordered_max)
                                                                   [](const auto &one) { return one.is_required; }));
 }
 
-/* Returns the largest number of arguments that a tool can have in any order. All tools together have at most ORDERS_MAX
- * rules. */
+/* Returns the largest number of arguments for which a tool accepts any order. This number is at most UNORDERED_MAX, and
+ * so small that all tools together need at most ORDERS_MAX rules. */
 size_t unordered_max(const std::vector<call_of_tool> &calls)
 {
     size_t most = UNORDERED_MAX;
@@ -349,8 +351,8 @@ size_t unordered_max(const std::vector<call_of_tool> &calls)
     return most;
 }
 
-/* llama.cpp's grammar of Gemma 4 allows any object as the arguments of a tool call. Replaces this by the objects that
- * the tool's schema allows. Returns whether any tool call was changed. */
+/* llama.cpp's grammar of Gemma 4 allows any object as the arguments of a tool call. This function makes the grammar
+ * allow only objects that match the tool's schema. Returns whether any tool call was changed. */
 bool replace_objects(parser_graph *graph, const tool_schemas &schemas)
 {
     bool is_any = false;

@@ -23,8 +23,8 @@ std::string without_blanks(const std::string &text)
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/* The innermost sequence that contains both an opening and a closing tag matches one tool call. A sequence around it
- * also contains both tags, but in the same child. */
+/* The innermost sequence that contains both an opening and a closing tag matches one tool call. An outer sequence also
+ * contains both tags, but both are in the same child. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes)
 {
@@ -85,8 +85,8 @@ std::string common_head(const std::string &one, const std::string &other)
         0, static_cast<size_t>(std::mismatch(one.begin(), one.end(), other.begin(), other.end()).first - one.begin()));
 }
 
-/* MiniMax M3 writes the name of an argument also into the closing delimiter. The opening and the closing delimiter
- * begin with the same text. A string without quotes then ends at this text, and cannot contain it. */
+/* MiniMax M3 writes the name of an argument into the opening and the closing delimiter. Both delimiters begin with the
+ * same text. A string without quotes ends where this text occurs, so the string cannot contain this text. */
 void close_with_name(parser_graph *graph, const std::string &close, size_t at, size_t n_name, size_t name,
                      const std::string &open, argument_way *out)
 {
@@ -132,9 +132,9 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
     return is_said;
 }
 
-/* DeepSeek's models state for each argument whether it is a string. So there are two ways to write an argument.
- * llama.cpp's parser has only the way that the schema suggests. A string is written differently than null. So a
- * parameter that can be a string or null needs both ways. */
+/* DeepSeek's models write for each argument whether its value is a string. So an argument can be written in two ways.
+ * llama.cpp's parser accepts only one of them, which the schema decides. But a parameter that can be a string or null
+ * needs both ways. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
@@ -180,7 +180,8 @@ std::vector<argument_way> any_argument_ways(parser_graph *graph, size_t sample, 
 }
 
 /* Descends into the node (a tag, a sequence) as long as a single child contains all arguments. So everything around the
- * arguments stays. Then replaces the children by `with`, from the first child that contains an argument to the last. */
+ * arguments stays. In the last node of this descent, `with` replaces the children from the first to the last that
+ * contains an argument. */
 void replace_arguments(parser_graph *graph, size_t call, size_t with)
 {
     std::vector<size_t> parts = graph->children(call);

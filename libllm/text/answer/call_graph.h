@@ -14,14 +14,14 @@
 std::string without_blanks(const std::string &text); /* removes blanks at both ends */
 
 /* Returns the nodes that match one tool call each. Such a node is a sequence. It begins with the text that opens the
- * call, and ends with the text that closes the call. The nodes are found by the tags of these two texts. Some of
- * llama.cpp's parsers have no tag around a tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN and
- * TOOL_CLOSE. */
+ * call, and ends with the text that closes the call. The nodes are found by the tags of these two texts, because some
+ * of llama.cpp's parsers have no tag around a whole tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN
+ * and TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
-/* Finds the first node with this tag that is reachable from the node `from`, and returns the text of all literals below
- * it, joined. Returns "" if there is no such node. */
+/* Finds the first node with this tag that is reachable from the node `from`, and returns the joined text of all
+ * literals below that node. Returns "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
 /* Returns the text that closes an argument. Returns "" if there is no such text or more than one. */

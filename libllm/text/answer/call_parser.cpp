@@ -19,7 +19,7 @@ const char *const BLANKS = " \t\r\n";
 
 /* Nodes that parse values as JSON or as Python writes them. Templates write True, None and 'x' in earlier tool calls,
  * and models imitate them. A number or word must not be followed by a letter or digit, so `nullable` and 12ab do not
- * match. Where each parameter is between its own delimiters, `nullable` and 12ab then become strings. */
+ * match. If each parameter is between its own delimiters, `nullable` and 12ab become strings. */
 class values {
   public:
     explicit values(parser_graph &graph) : g(graph)
@@ -80,8 +80,8 @@ class values {
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-/* Makes the parser of a tool call accept more than llama.cpp's parser does: other orders, other names, other values.
- * There are three ways to write arguments:
+/* Makes the parser of a tool call accept more than llama.cpp's parser does: arguments in any order, arguments with
+ * undeclared names, and more kinds of values. There are three ways to write arguments:
  * - as one JSON object,
  * - as in Python, for example a=1, b="x",
  * - each between its own delimiters. */
@@ -97,8 +97,8 @@ class widening {
             widen_object(tool);
             return;
         }
-        if (!are_arguments_marked(g, arguments)) { /* arguments as in Python; llama.cpp's parser accepts no call without
-                                                    * arguments */
+        if (!are_arguments_marked(g, arguments)) { /* arguments as in Python. They become optional, because llama.cpp's
+                                                    * parser accepts no call without arguments */
             for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
                 g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
             }
@@ -120,8 +120,8 @@ class widening {
             }
             all.push_back(one);
         }
-        /* Each argument is accepted any number of times and in any order. The tool can inform the model about missing
-         * or repeated arguments. A tool call that is not parsed would be lost. */
+        /* Each argument is accepted any number of times and in any order. If arguments are missing or repeated, the
+         * tool can answer with an error. If the tool call were not parsed, it would be lost. */
         add_any(arguments.back(), are_texts, &all);
         replace_arguments(&g, tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }

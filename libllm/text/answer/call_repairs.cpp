@@ -107,7 +107,7 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
 
 /* gpt-oss and LLM-jp can name the format of an answer, even if the client requested no format. An example with json is
  * <|channel|>final <|constrain|>json<|message|>. llama.cpp parses the name of the format only if the request has a
- * response_format. llama.cpp then parses no tool calls. */
+ * response_format. But in this case llama.cpp parses no tool calls. */
 common_json with_named_format(common_json parser)
 {
     const std::string channel = "<|channel|>", final = "final", message = "<|message|>";

@@ -1,6 +1,6 @@
-/* call_repairs.h: changes llama.cpp's parsers and grammars. Afterwards the parsers and grammars accept parts of answers
- * that llama.cpp does not expect. These parts are ids of tool calls, separate messages for text and calls, and the name
- * of the answer's format. The functions change nothing but their arguments, and are used only in libllm/text. */
+/* call_repairs.h: changes llama.cpp's parsers and grammars so that they accept parts of answers that llama.cpp does not
+ * expect. These parts are ids of tool calls, separate messages for text and calls, and the name of the answer's format.
+ * The functions change nothing but their arguments, and are used only in libllm/text. */
 #ifndef LLM_CALL_REPAIRS_H
 #define LLM_CALL_REPAIRS_H
 

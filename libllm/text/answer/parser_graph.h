@@ -58,7 +58,7 @@ class parser_graph {
     size_t characters(const std::string &pairs, bool is_negated, int min);
     size_t blanks();
     /* Adds a node for any text up to and including the first `close`. The node is only for making a grammar and parses
-     * nothing. The grammar rules of the node are long, so there is only one such node for each `close`. */
+     * nothing. The grammar rules of such a node are long, so all calls with the same `close` return the same node. */
     size_t text_with(const std::string &close);
     /* Adds a node for the GBNF element `element`. The node is only for making a grammar and parses nothing. */
     size_t grammar(const std::string &element);

@@ -1,7 +1,7 @@
 /* parser_text.h: writes llama.cpp's parsers of answers as JSON, and makes parsers from such JSON. The thread that
- * renders the prompt makes the parser and passes it as JSON. The thread that parses the answer receives it. llama.cpp
- * up to version 0.5 could write its parsers as JSON itself. Since version 0.6 a parser is only a C++ object. The
- * functions are pure, and are used only in libllm/text. */
+ * renders the prompt makes the parser, and passes it as JSON to the thread that parses the answer. llama.cpp up to
+ * version 0.5 could write its parsers as JSON itself. Since version 0.6 a parser is only a C++ object. The functions
+ * are pure, and are used only in libllm/text. */
 #ifndef LLM_PARSER_TEXT_H
 #define LLM_PARSER_TEXT_H
 

@@ -12,7 +12,8 @@ namespace {
 
 /* a tool whose schema exceeds one of these limits accepts any arguments */
 constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
-/* limit on the grammars of all tools' arguments together; the rest of the grammar needs the other half */
+/* limit on the grammars of all tools' arguments together. It is half of the limit on a whole constraint, because the
+ * rest of the constraint needs space, too */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
 constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place, a number that no schema contains */
 const char *const PREFIX = "j-";
@@ -61,8 +62,8 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wan
     : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX, wanted.values)
 {}
 
-/* Makes a place. llama.cpp writes its constant as a literal into the grammar, at the position of the arguments, where
- * put() finds it. */
+/* Makes a place (tool_schema.h). llama.cpp writes the place's constant as a literal into the grammar, at the position
+ * of the arguments, where put() finds it. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
@@ -83,8 +84,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     common_json properties = common_json::object(), required = common_json::array();
     separate all;
     all.arguments = compiled.members(document);
-    size_t n_others = 0, n_texts = 0; /* number of groups of undeclared parameters, and of those that allow only
-                                       * strings */
+    size_t n_others = 0, n_texts = 0; /* number of groups of undeclared parameters. n_texts counts the groups that allow
+                                       * only strings */
     for (schema_argument &one : all.arguments) {
         n_others += one.name.empty();
         n_texts += one.name.empty() && one.is_text;
@@ -114,8 +115,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead. The
- * model writes strings without quotes, up to the closing delimiter of its family. */
+/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead,
+ * because the model writes strings without quotes, up to the closing delimiter of its family. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
