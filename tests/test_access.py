@@ -118,7 +118,7 @@ def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, st
         ("a local\n", "line 1: local is reserved for clients without a key"),
         ("a anybody\n", "line 1: anybody is reserved"),
         ("a n573\nb n74615\n", "line 2: n74615 and n573 have the same owner number"),
-        ("a key-2\nb\n", "line 2: two owners have the name key-2: a key without a name gets"),
+        ("a key-2\nb\n", "line 2: two owners have the name key-2. Give one of these keys"),
     ],
 )
 def test_bad_key_files(tmp_path: Path, text: str, part: str) -> None:
@@ -373,7 +373,7 @@ async def test_one_key_leaves_entries_and_pins_to_others(serve: Serve, tmp_path:
     assert [(await say(ANN, f"s{number}")).status for number in range(6)] == [200] * 6
     answer = await say(ANN, "more")
     assert answer.status == 429 and answer.error["code"] == "capacity_exhausted"
-    assert "6 of 8" in answer.error["message"] and "s0" in answer.error["message"]
+    assert "8 session entries, which is 6," in answer.error["message"] and "s0" in answer.error["message"]
     assert [(await pin(ANN, f"s{number}")).status for number in range(4)] == [200] * 4
     answer = await pin(ANN, "s4")
     assert answer.status == 429 and answer.error["code"] == "pins_exhausted"

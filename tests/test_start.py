@@ -368,7 +368,7 @@ def test_passed_sockets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("llmd.process.systemd.LISTEN_FDS_START", 100_000)
     monkeypatch.setenv("LISTEN_FDS", "1000000000")
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
-    with pytest.raises(ListenError, match="LISTEN_FDS: cannot use a socket that systemd passed"):
+    with pytest.raises(ListenError, match="LISTEN_FDS: cannot use a socket of systemd"):
         open_listeners(config_of(tmp_path))
 
 

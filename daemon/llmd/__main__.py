@@ -97,7 +97,7 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
     public = listeners.public_addresses()
     if public and config.api_key_file is None and not config.open:
         raise StartError(
-            f"other machines can reach {' '.join(public)}, and llmd has no API keys: set --api-key-file, or --open on "
+            f"other machines can reach {' '.join(public)}, and llmd has no API keys. Set --api-key-file, or --open on "
             "to let every machine use the model without a key, or --host 127.0.0.1 to serve only this machine",
             EXIT_USAGE,
         )
@@ -354,7 +354,7 @@ def _warn_of_host_weights(state: State) -> None:
     info = state.engine.info
     if info.host_bytes and state.config.gpu_layers < 0:
         log.warning(
-            "%.1f of %.1f GiB of weights do not fit into the GPU's memory: the CPU computes with them, which is slow",
+            "%.1f of %.1f GiB of weights do not fit into the GPU's memory. The CPU computes with them, which is slow",
             info.host_bytes / 2**30,
             info.model_bytes / 2**30,
         )

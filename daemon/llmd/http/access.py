@@ -180,7 +180,7 @@ def salt_of(state_dir: Path | None) -> bytes:
         raise KeyFileError(f"--state-dir: cannot create or read {path}: {error.strerror}") from None
     if len(salt) != _SALT_BYTES:
         raise KeyFileError(
-            f"--state-dir: {path} is damaged; remove the file (keys without a name then lose their sessions)"
+            f"--state-dir: {path} is damaged; remove this file. Keys without a name then lose their sessions"
         )
     return salt
 
@@ -293,8 +293,8 @@ def _key(where: str, number: int, words: list[str], salt: Salt) -> Key:
         raise KeyFileError(f"{where}: expected KEY [NAME] [admin], where NAME is one word")
     if not _KEY.fullmatch(secret):
         raise KeyFileError(
-            f"{where}: the key has characters other than printable ASCII, which clients encode differently; choose "
-            "another key"
+            f"{where}: the key has characters other than printable ASCII. Clients encode such characters differently. "
+            "Choose another key"
         )
     name = names[0] if names else None
     if name is not None:
@@ -326,8 +326,8 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
         )
     if owners.setdefault(caller.name, caller.owner) != caller.owner:
         raise KeyFileError(
-            f"{where}: two owners have the name {caller.name}: a key without a name gets the name key-LINE; give "
-            "that key another name"
+            f"{where}: two owners have the name {caller.name}. Give one of these keys another name. A key without a "
+            "name gets the name key-LINE"
         )
 
 

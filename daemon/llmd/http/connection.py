@@ -368,7 +368,7 @@ def _error_of(message: str) -> ApiError:
 def _head_too_large() -> ApiError:
     return ApiError(
         "headers_too_large",
-        f"The request line and headers are too large: at most {limits.HEAD_BYTES_MAX} bytes together, "
-        f"{limits.HEADERS_MAX} headers, and {limits.HEAD_LINE_BYTES_MAX} bytes in the request line and in each header "
-        "are allowed.",
+        f"The request line and headers are too large. Together they may have {limits.HEAD_BYTES_MAX} bytes. At most "
+        f"{limits.HEADERS_MAX} headers are allowed. The request line and each header may have "
+        f"{limits.HEAD_LINE_BYTES_MAX} bytes.",
     )

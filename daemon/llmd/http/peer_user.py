@@ -99,8 +99,8 @@ class PeerUsers:
             except OSError as error:
                 troubles.append(error.strerror or str(error))
         log.warning(
-            "the kernel does not report which user connects (%s): users that connect to a loopback address may share "
-            "sessions, unless --api-key-file is set",
+            "the kernel does not report which user connects (%s). Without --api-key-file, users that connect to a "
+            "loopback address may share sessions",
             "; ".join(troubles),
         )
 

@@ -144,7 +144,7 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
     return ApiError(
         "request_timeout",
         f"The body is too slow: {n_bytes} bytes arrived in {seconds:.0f} s. A body may pause for at most "
-        f"{limits.BODY_SILENCE_S_MAX:g} s, and take at most {limits.BODY_S_MAX:g} s plus one second for each "
+        f"{limits.BODY_SILENCE_S_MAX:g} s. It may take at most {limits.BODY_S_MAX:g} s plus one second for each "
         f"{limits.BODY_BYTES_PER_S_MIN} bytes.",
     )
 

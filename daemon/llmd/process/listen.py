@@ -122,13 +122,13 @@ def _passed() -> list[socket.socket]:
     try:
         passed = systemd.listen_sockets()
     except OSError as error:
-        raise ListenError(f"LISTEN_FDS: cannot use a socket that systemd passed: {error.strerror}") from None
+        raise ListenError(f"LISTEN_FDS: cannot use a socket of systemd: {error.strerror}") from None
     for listener in passed:
         is_known = listener.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
         is_stream = listener.type == socket.SOCK_STREAM
         if not (is_known and is_stream and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)):
             raise ListenError(
-                "LISTEN_FDS: systemd passed a socket that does not listen; set ListenStream= and Accept=no in its unit"
+                "LISTEN_FDS: systemd passed a socket that does not listen. Set ListenStream= and Accept=no in its unit"
             )
     return passed
 

@@ -108,7 +108,8 @@ class Loading:
         return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)
 
     def progress(self, model: str) -> tuple[int, str]:
-        """Returns a measure of progress and the status line for systemd. The measure grows during download and loading.
+        """Returns a measure of progress, and the status line for systemd. During download and loading, the measure
+        grows. systemd's timeout is extended while it grows.
         """
         one, per_mille = self.download, self.per_mille()
         status = f"Loading {model}: {per_mille // 10} %"

@@ -59,7 +59,7 @@ def check_socket(path: Path) -> None:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise UntrustedSocketError(
-            f"{path.parent} is not a directory that only this user can write to; choose another path with --socket"
+            f"{path.parent} is not a directory that only this user can write to. Choose another path with --socket"
         )
 
 

@@ -103,7 +103,7 @@ def _pins_exhausted(state: State) -> ApiError:
     share = share_of(n_max, state.n_owners)
     return ApiError(
         "pins_exhausted",
-        f"pinned: at most {n_max} branches can be pinned, and at most {share} by one owner; unpin a session first.",
+        f"pinned: at most {n_max} branches can be pinned, and at most {share} by one owner. Unpin a session first.",
         "pinned",
     )
 
@@ -145,7 +145,7 @@ async def save_session(request: web.Request) -> web.Response:
     if reply.status == Status.SAVED_FULL:
         raise ApiError(
             "saved_full",
-            f"name: one owner can save {SAVED_PER_OWNER_MAX} sessions, and all owners together {SAVED_MAX}; remove a "
+            f"name: one owner can save {SAVED_PER_OWNER_MAX} sessions, and all owners together {SAVED_MAX}. Remove a "
             "saved session with DELETE /v1/saved/NAME.",
             "name",
         )
