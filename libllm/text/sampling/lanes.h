@@ -80,8 +80,8 @@ inline double weigh(const float *logits, uint32_t n, float best, float scale, fl
 }
 
 /* Adds up the weights in the order of the tokens, and returns the token with which the sum exceeds `at`. Returns n if
- * rounding made `at` larger than the whole sum. The additions have the same order as in `weigh`. So the rounding error
- * is tiny. */
+ * rounding made `at` larger than the whole sum. The order of the additions is the same as in `weigh`, so that the
+ * rounding error is tiny. */
 inline uint32_t word_at(const float *weights, uint32_t n, double at)
 {
     uint32_t i = 0;

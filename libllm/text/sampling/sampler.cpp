@@ -117,8 +117,8 @@ struct sampler {
     size_t n_back = 0; /* how many of the last tokens the penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
-    /* tokens whose logit biases or min_tokens have changed, with their former logits. If all tokens are excluded, these
-     * logits are restored */
+    /* the tokens whose logits were changed by biases or min_tokens, with the former logits. If all tokens are excluded,
+     * the former logits are restored */
     std::vector<std::pair<int32_t, float>> replaced;
 
     std::vector<int32_t> stop_tokens;
@@ -209,8 +209,8 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* Sets the candidates to the k tokens with the largest logits, sorted. Most blocks contain none of these tokens and are
- * skipped: `largest` has stored the largest logit of each block. */
+/* Sets the candidates to the k tokens with the largest logits, sorted. Skips each block whose largest logit is too
+ * small, which is true of most blocks. `largest` has stored these largest logits. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
@@ -247,9 +247,9 @@ void take_above(sampler *s, const float *logits, float least)
     offer_above(s, logits, i, s->n_vocab, least);
 }
 
-/* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. The whole vocabulary is not
- * sorted: a threshold is found with a histogram of the weights, and only tokens above it are sorted. Each interval of
- * the histogram is an eighth of a logit wide. Returns the total weight of all tokens. */
+/* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. Only tokens above a threshold are
+ * sorted, not the whole vocabulary. The threshold is found with a histogram of the weights. Each interval of the
+ * histogram is an eighth of a logit wide. Returns the total weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
     constexpr size_t N_STRETCHES = 256;

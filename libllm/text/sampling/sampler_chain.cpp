@@ -99,8 +99,9 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
-/* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` points to a pointer to the
- * logits, which each pick sets. The sampler is made once, but the logits can have another address at each pick. */
+/* Returns one sampler of llama.cpp, or NULL if the sampler would change nothing. `logits` is the address of a pointer.
+ * Each pick sets this pointer to the current logits, because the sampler is made once, but the logits can have another
+ * address at each pick. */
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
                     const std::vector<std::string> &breakers, const float *const *logits)
 {
@@ -143,9 +144,9 @@ uint32_t generator_seed(uint64_t seed)
 
 /* In every pick, a chain lists all tokens of the vocabulary, which is slow. So a chain is used only where the fast path
  * could give another result. There are three cases:
- * - The order is another one.
- * - A sampler is active that the fast path does not have.
- * - The same sampler occurs twice. */
+ * - The samplers are in another order than in the fast path.
+ * - A sampler or a parameter is used that the fast path does not have.
+ * - The same sampler occurs twice in a row. */
 bool sampler_chain::is_needed(llm_sampling &s)
 {
     const std::vector<llm_sampler> order = order_of(s.samplers);

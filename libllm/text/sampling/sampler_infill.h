@@ -8,8 +8,8 @@
 
 struct llama_sampler;
 
-/* `logits` points to the chain's pointer to the logits of the current pick. Creating and applying the sampler can
- * throw std::bad_alloc. */
+/* `logits` is the address of the chain's pointer. Each pick sets this pointer to the current logits. Creating and
+ * applying the sampler can throw std::bad_alloc. */
 llama_sampler *sampler_infill(const model *m, const float *const *logits);
 
 #endif
