@@ -160,8 +160,8 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* If the grammar does not accept the text from the trigger on, this text only looked like a trigger. The grammar then
- * stays inactive, and the answer parser treats this text as ordinary text. */
+/* If the grammar does not accept the text from the trigger on, this text only looked like a trigger. In this case, the
+ * grammar stays inactive, and the answer parser treats this text as ordinary text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -245,9 +245,9 @@ void constraint::accept_ending()
     }
 }
 
-/* Passes the token to `thought`, which tracks reasoning. If the grammar is active, then passes the token to the
- * grammar. Otherwise passes the token to the triggers, except in reasoning. The token that ended the reasoning reaches
- * the triggers through accept_ending, as part of the end delimiter. */
+/* Passes the token to `thought`, which tracks reasoning. Also passes the token to the grammar if the grammar is active.
+ * If the grammar is not active, passes the token to the triggers, except in reasoning. The token that ended the
+ * reasoning reaches the triggers through accept_ending, as part of the end delimiter. */
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);

@@ -11,9 +11,9 @@
  *    `----(the grammar rejects it: not a trigger)---'
  *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning. The model
- * may mention a tool call there that it does not make. Passing the trigger's tokens to the grammar is slow. So there is
- * a separate state `begun`. In this state is_slow() returns true, and the next pick does not run on the decode
- * thread. */
+ * may mention a tool call there that it does not make. It is slow to pass the trigger's tokens to the grammar, so this
+ * is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does not run
+ * on the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -49,8 +49,8 @@ class constraint {
         return walk->is_complete();
     }
 
-    /* If the reasoning budget is used up, returns the token that must come next, whatever the model predicts. Otherwise
-     * returns -1: the model decides. */
+    /* If the reasoning budget is used up, returns the token that must come next, whatever the model predicts. Returns
+     * -1 if the model decides. */
     int32_t forced();
 
     void accept(int32_t token);

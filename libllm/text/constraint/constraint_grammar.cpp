@@ -98,7 +98,7 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
 
 /* The grammar is parsed once here. So an error in the grammar makes the request fail before it begins, and not in the
  * middle of the answer. If libllm itself made the refused grammar, for example from a schema, grammar_beyond is thrown.
- * Then the client made no error. The limits are too small for what the client requested. */
+ * In this case, the client made no error, but its request needs a larger grammar than the limits allow. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
 {
     if (text.size() > TEXT_BYTES_MAX) {

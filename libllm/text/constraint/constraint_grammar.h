@@ -10,8 +10,9 @@
 
 struct model;
 
-/* Returns GBNF. grammar::read accepts this GBNF. If m is NULL, token names are not looked up. Throws std::bad_alloc or
- * grammar_fault. The message of grammar_fault says what cannot be expressed or which size is too large. */
+/* Returns a grammar in GBNF that grammar::read accepts. If m is NULL, token names are not looked up. Throws
+ * std::bad_alloc or grammar_fault. The message of grammar_fault says what cannot be expressed or which size is too
+ * large. */
 std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict);
 
 /* Parses JSON of limited depth. `what` names the JSON in an error. Throws grammar_fault. */

@@ -46,8 +46,8 @@ std::string thinking::recent_text() const
     return out;
 }
 
-/* Adds a token to `recent`. Removes the oldest tokens that are too far back. No delimiter is long enough to contain
- * both them and the new token. */
+/* Adds a token to `recent`. Removes the oldest tokens if no delimiter is long enough to contain both such a token and
+ * the new token. */
 void thinking::remember(int32_t token, const std::string &text)
 {
     const size_t n_tokens = std::max(start.size(), longest_tokens);
@@ -134,9 +134,9 @@ bool thinking::find_ending()
     return n_tokens > 0;
 }
 
-/* Outside reasoning, only the tokens that open it are searched for; inside reasoning, only end delimiters. Blanks after
- * the end of reasoning belong neither to the reasoning nor to the answer. is_between is true until a token has text
- * other than blanks. The complete sequence of forced tokens ends the reasoning even if this sequence is no end
+/* Outside reasoning, only the tokens that open reasoning are searched for. Inside reasoning, only end delimiters are
+ * searched for. Blanks after the end of reasoning belong neither to the reasoning nor to the answer. is_between is true
+ * for these blanks. The complete sequence of forced tokens ends the reasoning even if this sequence is no end
  * delimiter. */
 void thinking::accept(int32_t token, const std::string &text, bool is_whole)
 {

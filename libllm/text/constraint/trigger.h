@@ -13,7 +13,7 @@
 class trigger {
   public:
     /* A token that the grammar receives, and its text. If the trigger begins in the middle of the first token, the
-     * `text` of this token is only its end. */
+     * `text` of this token has only the part after that point. */
     struct piece {
         int32_t token;
         std::string text;
