@@ -14,8 +14,8 @@ constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 
 /* Maximum number of comparisons of member names for the JSON texts of a request (json_size.h). So many comparisons take
- * about a second. Each attempt to render the request parses the texts again, and the templates of llama.cpp need up to
- * 9 attempts. */
+ * about a second. Each attempt to render the request parses the texts again, and the templates that llama.cpp ships
+ * need up to 9 attempts. */
 constexpr uint64_t COMPARISONS_MAX = 12 * JSON_COMPARISONS_MAX;
 
 constexpr uint32_t LINKS_MAX = 20'000;
@@ -24,9 +24,9 @@ constexpr uint32_t DEPTH_MAX = 256; /* limit on the levels of nested values in a
 constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* number of steps after which the processor time is checked */
 
-/* Half of the stack is for recursion of the template. Recursion beyond this half is stopped. The rest is for
- * destructors of chains of values and nodes, which cannot be stopped. LINKS_MAX and the limits of chat_compile.cpp keep
- * these chains short enough. */
+/* Half of the stack is for recursion of the template. Recursion beyond this half is stopped. The other half is for the
+ * destructors of long chains of values and nodes, because destructors cannot be stopped. LINKS_MAX and the limits of
+ * chat_compile.cpp keep these chains short enough. */
 constexpr size_t STACK_BYTES = 32 << 20, RECURSION_BYTES = 16 << 20;
 
 constexpr uint64_t PART_BYTES = sizeof(jinja::string_part), VALUE_BYTES = sizeof(jinja::value_int_t) + 16;

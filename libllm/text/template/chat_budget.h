@@ -1,7 +1,7 @@
 /* chat_budget.h: limits the work of all renderings of one request together. A chat template is a program from a model
  * file of unknown origin. The template can loop forever, recurse without end, or build texts of gigabytes. llama.cpp's
  * interpreter of templates (jinja) has no limits. So every node of a template's syntax tree pays for its work
- * (chat_guard.h). To pay means to subtract the work from this budget. The budget limits four things:
+ * (chat_guard.h). Paying means that the work is subtracted from the request's budget. The budget limits four things:
  * - Steps. A step is work of about a microsecond. The thread's processor time is limited, too.
  * - Bytes of all texts and values that one rendering makes. Freed values still count, so the memory in use is never
  *   larger.

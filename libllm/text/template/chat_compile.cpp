@@ -15,8 +15,8 @@
 namespace {
 
 /* The largest known templates have a source of 60 KB. The parser recurses for each bracket, block and chained operator.
- * So do the destructors of the syntax tree that it makes. These limits keep the parser and the destructors within the
- * stack of chat_call_with_stack. */
+ * The destructors of the syntax tree recurse in the same way. These limits keep the parser and the destructors within
+ * the stack of chat_call_with_stack. */
 constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
 constexpr size_t NESTING_MAX = 200; /* limit on open brackets, and on open blocks */
 constexpr size_t CHAIN_MAX = 4'000; /* limit on consecutive words or operators, such as not, else, elif, +. Each of them
@@ -131,7 +131,7 @@ void replace_in(std::string *source, const char *where, const char *mark, const 
     }
 }
 
-/* Applies the workarounds for known templates that llama.cpp has in common_chat_templates_init. They are repeated here
+/* Applies the same workarounds for known templates as llama.cpp's common_chat_templates_init. They are repeated here
  * because llama.cpp's function also runs the template. */
 std::string patched(std::string source)
 {
@@ -186,7 +186,8 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    /* caps_get ran the template with a few short messages. Refuse a template that exceeds a limit even then */
+    /* caps_get ran the template with a few short messages. Refuse a template that exceeds a limit even with these
+     * messages */
     if (const char *why = chat_budget::current().exceeded_by()) {
         refuse(why);
     }

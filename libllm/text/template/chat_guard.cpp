@@ -19,7 +19,8 @@ using jinja::value;
 constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* cost of one iteration of a loop, which makes a scope
                                                                 * and a variable */
 
-/* How the result of a node is used. This decides what the node pays for its result. */
+/* How the result of a node is used. This decides how much of the request's work limit is charged for the node's
+ * result. */
 enum class use {
     PART,     /* part of an expression; the operation that uses the part pays for it */
     WRITTEN,  /* written as text or hashed, with everything that it contains */
@@ -28,8 +29,8 @@ enum class use {
 
 void guard(statement_ptr &node, use how);
 
-/* A node that returns a value that was computed before. It replaces an operand. An operand that is evaluated twice
- * would have its side effects twice, and would cost twice. */
+/* A node that returns a value that was computed before. It replaces an operand that has already been evaluated. A
+ * second evaluation would repeat the operand's side effects and costs. */
 struct held final : jinja::expression {
     explicit held(value v_) : v(std::move(v_)) {}
     std::string type() const override
@@ -60,8 +61,8 @@ constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* The value of a list or object literal is weighed when it is made. The weighing limits how deeply the literal nests.
- * The destructors of nested lists recurse, and cannot be stopped. */
+/* When a list or object literal has been evaluated, chat_budget::weigh computes the size of the value, and refuses a
+ * value that nests too deeply. The destructors of nested lists recurse, and cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);
@@ -168,8 +169,9 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay. So a call of it
- * is paid for in advance. A call of a macro needs no payment, because the nodes of the macro pay. */
+/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay (chat_guard.h).
+ * So the work of a call is subtracted from the budget before the call. A call of a macro needs no payment, because the
+ * nodes of the macro pay. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -198,7 +200,7 @@ value run(const jinja::call_expression &node, context &ctx)
 }
 
 /* A call block passes its text to a macro. A call block of a built-in function is refused. llama.cpp's code itself
- * evaluates the arguments, so the function cannot be paid for before the call. Built-in functions have no use for a
+ * evaluates the arguments, so the cost of the call is not known before the call. Built-in functions have no use for a
  * block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
@@ -210,9 +212,9 @@ value run(const jinja::call_statement &node, context &ctx)
     return node.jinja::call_statement::execute_impl(ctx);
 }
 
-/* Only assignments to a member (set a.b = c) are handled here. llama.cpp's code runs all others. Such a statement
- * changes an object to which other values can refer. So it can make a cycle, or a chain of any depth.
- * chat_operation_insert refuses cycles and limits chains before the member is set. */
+/* Only assignments to a member (set a.b = c) are handled here. llama.cpp's code runs all other assignments. An
+ * assignment to a member changes an object to which other values can refer. So it can make a cycle, or a chain of any
+ * depth. chat_operation_insert refuses cycles and limits chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -241,9 +243,9 @@ bool is_shared(const jinja::member_expression &node)
     return !is_stmt<jinja::slice_expression>(node.property);
 }
 
-/* Pays for the result of a node. A text costs its bytes and parts when it is made. Lists and objects are shared and not
- * copied, so they cost nothing as parts of an expression. If they are written or hashed, everything inside them is paid
- * for. */
+/* Pays for the result of a node. When a text is made, its bytes and parts are charged. Lists and objects are shared and
+ * not copied, so they cost nothing as parts of an expression. If a list or object is written or hashed, everything
+ * inside it is charged. */
 void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();

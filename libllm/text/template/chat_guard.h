@@ -1,6 +1,6 @@
-/* chat_guard.h: makes every node in the syntax tree of a compiled template pay for its work. The node pays from the
- * thread's budget (chat_budget.h). Each node is replaced by a node of a subclass, which pays and then runs llama.cpp's
- * own code. */
+/* chat_guard.h: makes every node in the syntax tree of a compiled template pay for its work. Paying means that the work
+ * is subtracted from the thread's budget (chat_budget.h). Each node is replaced by a node of a subclass, which pays and
+ * then runs llama.cpp's own code. */
 #ifndef LLM_CHAT_GUARD_H
 #define LLM_CHAT_GUARD_H
 

@@ -302,8 +302,9 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* The function that pays for an operation. The keys are the type of the operation's input and its name. An operation
- * that is not listed processes its input once, and pays for the size of the input. */
+/* For each operation, the function that pays for it (chat_operation.h). One table is for operations on texts, the other
+ * for operations on lists and objects. An operation that is not listed processes its input once, and is charged for the
+ * size of the input. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
@@ -359,7 +360,7 @@ void chat_operation_binary(const std::string &op, const value &left, const value
     }
 }
 
-/* An operation in neither table (ON_TEXTS, ON_CONTAINERS) pays for the sizes of its input and its arguments. */
+/* For an operation in neither table (ON_TEXTS, ON_CONTAINERS), the sizes of its input and its arguments are charged. */
 void chat_operation_call(const std::string &name, const value &input, const values &arguments)
 {
     if (input == nullptr) {
