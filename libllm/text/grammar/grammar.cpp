@@ -47,8 +47,8 @@ class reader {
     const model *m;
     std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
-    sequence unfinished; /* parsed elements that are not in a rule yet. Those of the current rule come first, those of
-                          * the innermost open group last */
+    sequence unfinished; /* parsed elements that are not in a rule yet. First come the elements of the current rule,
+                          * last those of the innermost group */
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;
 
@@ -322,8 +322,8 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Appends 0 to n repetitions of `unit`. For this it makes n rules. Each rule matches nothing, or the unit and then
-     * the previous rule. If `is_endless`, makes only one rule, which matches either nothing, or the unit and then
+    /* Appends 0 to n repetitions of `unit`. For this it makes n rules. Each rule matches nothing, or `unit` followed by
+     * the rule made before. If `is_endless`, there is only one rule. This rule matches nothing, or `unit` followed by
      * itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)
     {
@@ -445,7 +445,7 @@ class reader {
 /* ---- left recursion: a rule that begins with itself would be expanded forever ---- */
 
 /* Finds the rules that match the empty string. Such a rule has an alternative whose elements can all be empty. An
- * element that is a rule can be empty only if that rule can. So the search repeats until nothing changes. */
+ * element can be a rule, which must be known to match the empty string. So the search repeats until nothing changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);

@@ -3,12 +3,11 @@
  * tokens share is checked only once. If "st" is not allowed, thousands of tokens that begin with "st" are skipped.
  *
  * Shared beginnings do not help if most tokens are allowed. In a JSON string nearly all 150,000 tokens are allowed.
- * Each of their characters would be a step. Therefore a branch of the tree can be allowed as a whole (see the function
- * skip). The condition is that each character in the branch has the same effect on the grammar's stacks as a letter
- * (grammar_walk.h). Unlike llmd, llama.cpp checks each token separately.
+ * Each character of each token would be a step. Therefore a branch of the tree can be allowed as a whole (see the
+ * function skip). The condition is that each character in the branch has the same effect on the grammar's stacks as a
+ * letter (grammar_walk.h). Unlike llmd, llama.cpp checks each token separately.
  *
- * The mask, which is the set of tokens that can come next, is computed anew before each token is picked. The thread
- * that samples computes the mask. */
+ * The set of these tokens is called the mask. The thread that samples computes a new mask before it picks a token. */
 
 #include "text/grammar/grammar_walk.h"
 
@@ -131,7 +130,7 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
 }
 
 /* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the position in the grammar
- * after the first d bytes of the current text. So going back to a node's parent costs nothing. */
+ * after the first d bytes of the current text. So when the walk returns to a node's parent, its position is known. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;

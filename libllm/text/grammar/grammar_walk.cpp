@@ -183,8 +183,8 @@ void grammar_walk::find_ways(place from)
 }
 
 /* Returns the place (set of stacks) to which the way `number` leads. A way is a range of the characters that can follow
- * the place `from`. After step_anew, the code looks up places[from] again. step_anew can enlarge the vector and so move
- * its elements. */
+ * the place `from`. No reference to places[from] is kept while step_anew runs. step_anew can enlarge the vector and so
+ * move its elements. */
 grammar_walk::place grammar_walk::step_by(place from, size_t number)
 {
     if (places[from].ways[number].to == UNKNOWN) {
@@ -234,7 +234,7 @@ bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
 }
 
 /* Advances the position `p` by one byte of a token. A token can end in the middle of a character, so `p` also stores an
- * incomplete character. Returns false if the byte is not valid UTF-8 here. Also returns false if it completes a
+ * incomplete character. Returns false if the byte is not valid UTF-8 here. Also returns false if the byte completes a
  * character that the grammar does not allow. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
@@ -254,8 +254,8 @@ bool grammar_walk::may_go_on(const point &p)
     return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
-/* Returns the position after a token. A token can be matched in two ways: by its text, or by an element that names the
- * token. The position contains the stacks that follow from both. */
+/* Returns the position after a token. A token can be matched by its text, or by a grammar element that names the token.
+ * The position contains the stacks that follow from either match. */
 grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t n_bytes)
 {
     point p = now;

@@ -1,10 +1,10 @@
 /* grammar_walk.h: follows an answer through its grammar, and finds the tokens that can come next. There is one walk per
  * answer, owned by the thread that samples the answer.
  *
- * A grammar can have several derivations of a text, and only the rest of the text shows which derivation matches. The
- * walk therefore follows all derivations at once. A derivation is a stack of grammar elements. The element that comes
- * next is on top. Below it are the elements that follow at the end of each rule that is being matched. A *place* is the
- * set of all stacks that are possible after some text. Example:
+ * A grammar can have several derivations of the text so far. Only the following text shows which derivation matches.
+ * The walk therefore follows all derivations at once. A derivation is a stack of grammar elements. The element that
+ * comes next is on top. Below it are the elements that come after the end of each unfinished rule. A *place* is the set
+ * of all stacks that are possible after some text. Example:
  *
  *   root ::= "a" list | "ab"        after "a" there are two stacks: {"b"}, and {list's first character}
  *
@@ -20,14 +20,14 @@
  * ranges between them.
  *
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
- * one place. A run shows at once whether a whole branch of the vocabulary's prefix tree is allowed (grammar_mask.cpp).
- * Without runs, each character of each token was a separate step. In the slowest cases, picking a token took 6 to 41 ms
- * (99th percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
+ * one place. One comparison with a run shows whether a whole branch of the vocabulary's prefix tree is allowed. Without
+ * runs, each character of each token was a separate step. In the slowest cases, picking a token took 6 to 41 ms (99th
+ * percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
  *
  * A client can send a grammar that is designed to be slow. For example, ambiguous rules multiply the stacks. If one
  * call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the
- * request. Earlier stacks, places and ways are kept only to make later steps faster. They are dropped if there are more
- * than STACKS_KEPT, PLACES_KEPT or WAYS_KEPT of them (forget_others). */
+ * request. Earlier stacks, places and ways are kept only to make later steps faster. forget_others drops them if there
+ * are more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways. */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 

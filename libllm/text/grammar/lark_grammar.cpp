@@ -462,8 +462,8 @@ class lark_reader {
     }
 };
 
-/* Adds the imported terminals, and the other library terminals that they use. If the grammar defines a rule with the
- * name of a library terminal, the grammar's rule is used. */
+/* Adds the imported terminals of Lark's library, and the library terminals to which the imported ones refer. If the
+ * grammar defines a rule with the name of a library terminal, the grammar's rule is used. */
 void add_imported(lark_reader *all, regex_of where)
 {
     std::vector<std::pair<std::string, std::string>> todo(all->imported.begin(), all->imported.end());
