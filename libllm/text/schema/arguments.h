@@ -3,7 +3,7 @@
  * argument between its own delimiters (<parameter=city>Rome</parameter>), each parameter is compiled separately. A
  * schema_arguments object is owned by the thread that reads the request.
  *
- * Schemas of tools are enforced loosely. An unusual schema is enforced in part or not at all. It never makes the
+ * Schemas of tools are enforced loosely. An unusual schema is enforced in part or not at all, but never makes the
  * request fail. */
 #ifndef LLM_SCHEMA_ARGUMENTS_H
 #define LLM_SCHEMA_ARGUMENTS_H

@@ -106,10 +106,10 @@ std::vector<bool> living(const automaton &a)
 
 /* Classes of equivalent states (Hopcroft's algorithm). Two states are equivalent if both accept or both reject, and
  * each character leads from them to equivalent states. The algorithm starts with two classes, the accepting states and
- * all others. It splits classes until all states of a class lead to the same classes. After a split, the largest part
- * keeps the number of the class. Only states that lead to the smaller parts are examined again. So each state is
- * examined at most log n times per transition. A simpler algorithm examines all states after every split. For a chain
- * of n states, this takes n * n steps. Every length and repetition in a pattern is such a chain. */
+ * all others. The algorithm splits classes until all states of a class lead to the same classes. After a split, the
+ * largest part keeps the number of the class. Then only the states that lead to the smaller parts are examined. So each
+ * state is examined at most log n times per transition. A simpler algorithm examines all states after every split. For
+ * a chain of n states, this takes n * n steps. Every length and repetition in a pattern is such a chain. */
 class partition {
   public:
     partition(const automaton &of_states, work_budget &spent)
@@ -280,8 +280,8 @@ class partition {
 };
 
 /* Makes the product of two automata. A state of the product is a pair of their states. Only reachable pairs are made.
- * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. The pair is still needed,
- * since FIRST_ONLY and EITHER accept strings that one automaton rejects. */
+ * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. The pair is needed, since
+ * FIRST_ONLY and EITHER accept strings that one automaton rejects. */
 class product {
   public:
     product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
@@ -421,8 +421,8 @@ automaton automaton_of_any()
 
 namespace {
 
-/* Returns a prefix tree of the strings. Equal states are not merged here: `rules` merges them later. The work is linear
- * in the document. It is counted, but never refused (see automaton.h). */
+/* Returns a prefix tree of the strings. Equal states are not merged here: `rules` merges them later. The work is
+ * charged to the budget. But tree_of never fails, even if the budget is spent (see automaton.h). */
 automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
@@ -483,8 +483,8 @@ automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_b
     return out;
 }
 
-/* The automaton of Knuth, Morris and Pratt. q is the length of the longest prefix of `close` with which the string so
- * far ends. */
+/* The automaton of Knuth, Morris and Pratt. State q means that the string so far ends with the first q characters of
+ * `close`, and with no longer prefix of `close`. */
 automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);

@@ -52,7 +52,7 @@ enum class automaton_operation { BOTH, EITHER, FIRST_ONLY };
 automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget);
 automaton automaton_of_any();
 
-/* Returns the automaton that accepts exactly these strings. It is a prefix tree. Equal states are not merged. Throws
+/* Returns the automaton that accepts exactly these strings, as a prefix tree. Equal states are not merged. Throws
  * grammar_fault if a string is not UTF-8. */
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
 /* Returns the automaton that accepts all strings except these. */

@@ -5,9 +5,8 @@
  * Several choices multiply the shapes: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
- * dropped at once. Its own choices are never tried. If there are still more than SHAPES_MAX shapes, or the budget is
- * spent, STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the unconditional
- * conditions. */
+ * dropped at once. Its own choices are never tried. If more than SHAPES_MAX shapes remain, or the budget is spent,
+ * STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the unconditional conditions. */
 #include <algorithm>
 #include <cmath>
 
@@ -400,9 +399,9 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 /* Applies dependencies. If a member is present, a dependency requires other members, or demands that the object
  * satisfies a schema. Each dependency becomes a choice: the object has no such member, or it satisfies the dependency.
  * Each alternative of a choice is a condition, which must refer to a schema or keyword of the document. But no schema
- * in the document says "without this member". So the condition "without this member" refers to the dependency's keyword
- * and to the member's index in that keyword's object, and is_negated is true. The same condition with is_negated false
- * says that the dependent members are required (apply_dependency in negate.cpp). */
+ * in the document says "without this member". So this condition refers to the dependency's keyword, with the member's
+ * index in the keyword's object, and has is_negated true. The same condition with is_negated false says that the
+ * dependent members are required (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {

@@ -9,7 +9,7 @@
 namespace {
 
 /* Fractions of seconds, and the numbers in durations, have at most nine digits, since a confused model can write digits
- * forever. The pattern of dates allows only days that the month has, also in leap years. */
+ * forever. The pattern of dates knows the number of days of each month, including February in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
@@ -48,8 +48,8 @@ std::string ipv6()
     return all;
 }
 
-/* Returns the pattern of an absolute URI: a scheme and the rest, whose characters match `safe`. The content of brackets
- * (an IPv6 address) is not checked. */
+/* Returns the pattern of an absolute URI. `safe` is the pattern of the characters after the scheme. The content of
+ * brackets (an IPv6 address) is not checked. */
 std::string address(const std::string &safe)
 {
     return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +

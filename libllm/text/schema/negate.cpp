@@ -1,8 +1,8 @@
 /* negate.cpp: negates schemas and keywords, for the keywords `not`, `oneOf` and `if`. A value violates a schema if it
  * violates at least one of the schema's keywords. So the negation of a schema with n keywords is a choice of n
- * alternatives. A keyword constrains only values of certain types. Its negation therefore also demands the type. For
- * example, the negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be negated, STRICT
- * refuses it, and LOOSE ignores the negation. */
+ * alternatives. A keyword constrains only values of certain types. So the negation of the keyword demands one of these
+ * types, too. For example, the negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be
+ * negated, STRICT refuses it, and LOOSE ignores the negation. */
 #include <algorithm>
 #include <cstring>
 
@@ -190,7 +190,8 @@ void negate_types(shape &s, const schema_json &type)
 {
     const auto remove = [&](const schema_json &one) {
         const uint8_t bit = one.is_string() ? schema_type(one.get<std::string>()) : json_type::NOTHING;
-        const bool is_part = one == "integer" && !s.is_integer; /* not "integer" still allows other numbers */
+        const bool is_part = one == "integer" && !s.is_integer; /* not "integer" allows numbers that are not integers,
+                                                                 * so the type NUMBER stays */
         if (!is_part) {
             s.types = static_cast<uint8_t>(s.types & ~bit);
         }

@@ -31,7 +31,8 @@ int compared(const magnitude &a, const magnitude &b)
         return a.whole.size() < b.whole.size() ? -1 : 1;
     }
     const int whole = a.whole.compare(b.whole);
-    /* the fractions are compared digit by digit. If one begins with the other, the longer one is larger */
+    /* the fractions are compared digit by digit. If one fraction begins with the other fraction, the longer fraction is
+     * larger */
     return whole != 0 ? whole : a.fraction.compare(b.fraction);
 }
 
@@ -98,9 +99,9 @@ std::string either(const std::vector<std::string> &alternatives)
  * with the first. Each length is written separately, since of two numbers of different lengths the longer is larger,
  * whatever its digits are.
  *
- * The functions below have a parameter `low`. It is true if the digits so far equal those of the lower bound. Then this
- * bound limits the next digit. `high` is the same for the upper bound. After a digit that differs from the bound's
- * digit, the bound no longer matters. The numbers from 137 to 254, for example, are:
+ * The functions below have a parameter `low`. `low` is true if the digits so far equal those of the lower bound. In
+ * this case the lower bound limits the next digit. `high` is the same for the upper bound. After a digit that differs
+ * from the bound's digit, the bound no longer matters. The numbers from 137 to 254, for example, are:
  * - 1, then 3, then 7 to 9
  * - 1, then 4 to 9, then any digit
  * - 2, then 0 to 4, then any digit

@@ -89,8 +89,8 @@ void writer::narrow_names(const shape &s, automaton *names)
 
 /* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
  * shape adds conditions. If some of its patterns match the name, it adds their patternProperties. Otherwise it adds its
- * additionalProperties. `are_known` is false if some pattern has no automaton. That pattern could match the name, so a
- * schema with patterns then adds no additionalProperties. */
+ * additionalProperties. `are_known` is false if some pattern has no automaton. Because such a pattern could match the
+ * name, a schema with patterns then adds no additionalProperties. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -208,7 +208,8 @@ void writer::add_others(object_plan &plan, size_t at, size_t n_written, std::vec
     }
 }
 
-/* Returns the rule of the rest of an object. The rest begins with the name of a declared or undeclared member. */
+/* Returns the rule for an object's text from the name of the next member to the closing brace. The next member can be a
+ * declared or an undeclared one. */
 std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written)
 {
     const std::string declared = names_from(plan, at, n_written);
@@ -229,12 +230,12 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *   rest_from(b)   "," names_from(b) | "}"
  *   names_from(b)  the name b, its value, rest_from(end)
  *
- * A rule depends only on the next member. So there are about as many rules as members, and not one for each set of
- * members that are left. If the number of members is limited, a rule also depends on how many were written before. The
+ * A rule depends only on the next member. So there are about as many rules as members, and not one rule for each set of
+ * members that can follow. If the number of members is limited, a rule also depends on how many members precede it. The
  * plan stores the rules by next member and number of members before.
  *
- * Returns the rule of the rest of an object. The rest begins with the name of member `at` or of a later member. Returns
- * "" if the object cannot be completed. */
+ * Returns the rule for an object's text from the name of the next member to the closing brace. The next member is
+ * member `at` or a later declared member. Returns "" if the object cannot be completed. */
 std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);

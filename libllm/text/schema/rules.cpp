@@ -156,9 +156,9 @@ rules::written_set written_as_json(const character_set &set)
 
 /* Writes the states of an automaton as GBNF rules. The targets of a state's transitions are written before the state
  * itself. So equal states, which prefix trees have, get equal bodies and become one rule. If the automaton has a loop,
- * a state is reached again while its rule is still being written. The name of the rule is then reserved, and defined
- * when the body is complete. A chain of states with one transition each becomes one literal. So "temperature" is one
- * element and not eleven rules. The literal ends before a state that already has a rule. */
+ * a state is reached again before its rule is complete. The name of the rule is then reserved, and defined when the
+ * body is complete. A chain of states with one transition each becomes one literal. So "temperature" is one element and
+ * not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
     /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
@@ -196,8 +196,8 @@ class automaton_writer {
     const std::string end;
     std::vector<std::string> names;
     std::vector<bool> is_open;
-    std::vector<automaton::way> ways; /* transitions of all states that are being written. Those of one state are
-                                       * consecutive and sorted by target */
+    std::vector<automaton::way> ways; /* transitions of all states that are being written. The transitions of one state
+                                       * are consecutive and sorted by target */
     character_set set;                /* the character set that is being written */
 
     /* Returns whether every continuation of the string is accepted from this state on. Such a state is written as the
@@ -220,8 +220,8 @@ class automaton_writer {
 
     /* Returns the body of a state's rule: one alternative for each target state. The transitions are sorted by target.
      * So all characters that lead to the same state form one set. body_of calls itself for the target states, and all
-     * these calls share the array `ways`. They use positions in the array. Pointers would become invalid when the array
-     * grows. */
+     * these calls share the array `ways`. The code uses positions in the array, because pointers would become invalid
+     * when the array grows. */
     std::string body_of(uint32_t state)
     {
         const size_t first = ways.size();

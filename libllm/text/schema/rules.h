@@ -99,8 +99,8 @@ class rules {
     std::unordered_map<std::string, std::string> known; /* name of each rule, by its body */
     std::vector<const std::string *> order;             /* bodies in the order in which they were added */
 
-    /* Character sets that were written before. The transitions of an automaton have few different sets, and writing a
-     * set takes longer than the rest of a state's rule. */
+    /* Character sets that were written before. An automaton's transitions have few different sets. Writing a set takes
+     * longer than writing everything else in a state's rule. */
     struct known_set {
         written_set written;
         std::string begun; /* rule of add_begun. "" if it was not added yet */

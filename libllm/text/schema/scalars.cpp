@@ -31,10 +31,10 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
     }
 }
 
-/* Stores in *all the strings that satisfy all string conditions of the shape. These are patterns, formats, excluded
- * strings, and lengths. Returns false if the shape has no string conditions except lengths. The caller then writes the
- * length as a repetition, because an automaton would have a state for each length. If one condition would make the
- * automaton too large, only this condition is ignored. */
+/* Stores in *all the strings that satisfy all string conditions of the shape: patterns, formats, excluded strings, and
+ * lengths. Returns false if the shape has no string conditions except lengths. The caller then writes the length as a
+ * repetition, because an automaton would have a state for each length. If one condition would make the automaton too
+ * large, only this condition is ignored. */
 bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 {
     bool has_any = false;

@@ -1,7 +1,7 @@
-/* valid.cpp: tests whether a value in an enum or const satisfies the other keywords of its schema and of all schemas
- * that hold at once. In {"enum": ["a", 1], "type": "string"}, the merged conditions contain both values. Each value is
- * tested before the grammar is written, and 1 is left out because it is not a string. The same test finds declared
- * member names that propertyNames forbids.
+/* valid.cpp: tests the values in an enum or const. A value must satisfy all schemas that hold at once, and the other
+ * keywords of its own schema. In {"enum": ["a", 1], "type": "string"}, the merged conditions contain both values. Each
+ * value is tested before the grammar is written, and 1 is left out because it is not a string. The same test finds
+ * declared member names that propertyNames forbids.
  *
  * A keyword that cannot be tested makes the verdict "unknown". If the verdict were "valid", `not` would turn the
  * verdict into "invalid" and forbid a value that may be valid. A value with an unknown verdict is allowed. Exception:

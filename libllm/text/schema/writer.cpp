@@ -214,8 +214,8 @@ size_t n_first(const schema_json &source)
 
 } // namespace
 
-/* Returns the rules of an array's items: one rule for each of the first items, and one rule for all others. If no value
- * is valid for an item, the array must end before this item. */
+/* Returns the rules of an array's items. Each item that has its own schema has its own rule. All items after these
+ * share one rule. If no value is valid for an item, the array must end before this item. */
 writer::item_plan writer::items_of(const shape &s)
 {
     item_plan plan = {{}, "value", s.items_least, s.items_most};
@@ -243,11 +243,11 @@ writer::item_plan writer::items_of(const shape &s)
     return plan;
 }
 
-/* Returns GBNF for the rest of an array after item `at` - 1 and the blanks that follow it. Returns "" if the array
- * cannot be completed. Each optional item has a rule that refers to the rule of the next item. So these rules are
- * written from the last to the first. The required items are written in one pass from the first to the last. Earlier
- * versions joined the required items one by one from the end. This took a level of the stack for each item, and the
- * time grew with the square of the number of items. */
+/* Returns GBNF for an array's text from the comma before item `at`, or from the closing bracket, to the end of the
+ * array. Returns "" if the array cannot be completed. Each optional item has a rule that refers to the rule of the next
+ * item. So these rules are written from the last to the first. The required items are written in one pass from the
+ * first to the last. Earlier versions joined the required items one by one from the end. This took a level of the stack
+ * for each item, and the time grew with the square of the number of items. */
 std::string writer::rest_of_array(const item_plan &plan, size_t at)
 {
     const size_t n_listed = std::min(plan.first.size(), plan.most), n_at_end = std::max(at, n_listed);

@@ -66,8 +66,8 @@ class writer {
             return is_unordered ? (at & needed) == needed : at >= n_needed;
         }
 
-        /* `n` is the number of members already written. Returns `n`, or a smaller number for which the rule of the rest
-         * is the same. This avoids equal rules. */
+        /* `n` is the number of members already written. Returns `n`, or a smaller number that allows the same
+         * continuations of the object, so that equal rules are not made twice. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
