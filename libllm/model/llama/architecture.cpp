@@ -1,5 +1,5 @@
-/* architecture.cpp: decides by the architecture of a model whether the model is supported. This happens before the
- * weights are read. So a file of hundreds of gigabytes is refused at once, and not after minutes. */
+/* architecture.cpp: decides by the architecture of a model whether the model is supported. The decision is made before
+ * the weights are read, so a file of hundreds of gigabytes is refused at once, and not after minutes. */
 #include <algorithm>
 #include <cstring>
 #include <iterator>

@@ -23,8 +23,8 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept. They
-                                              * will be needed soon */
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept, because
+                                              * the pages will be needed soon */
 constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the computation failed */
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
@@ -126,8 +126,8 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
-/* Calls llama_decode. If it throws, returns FAILED_CODE. It throws if a device has no free memory, and if a Vulkan
- * device is lost. */
+/* Calls llama_decode. If llama_decode throws, returns FAILED_CODE. llama_decode throws if a device has no free memory,
+ * and if a Vulkan device is lost. */
 int32_t decoded(model_llama *m, const model_batch *b)
 {
     try {

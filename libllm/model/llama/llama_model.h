@@ -69,8 +69,8 @@ class model_llama_threads {
         team_open(&small, n, n);
     }
     /* From now on, small steps use n threads, or fewer while other processes use the cores. n is the fastest number of
-     * threads in the measurement that `watch` began. Other processes may have used the cores during that measurement.
-     * Then n may be too small, so larger numbers are tried again later. */
+     * threads in the measurement that `watch` began. If other processes used the cores during that measurement, n may
+     * be too small. In this case larger numbers are tried later. */
     void adapt(int32_t n);
     void watch();
     int32_t begin(uint32_t n_tokens); /* returns the number of threads for the next step */
@@ -153,9 +153,10 @@ struct model_llama_loading {
 struct model_llama;
 
 /* Undoes a decode call that is stopped or fails half-way. The KV cache of the attention layers is truncated to its
- * previous length. A recurrent state cannot be truncated. So the state is copied before the call, which takes some
- * milliseconds, and copied back on failure. Thanks to the copy, a prefill of a hybrid model can be stopped, too.
- * Without the copy, a cancel would have to wait for the end of the call, so calls would have to be short. */
+ * previous length. A recurrent state cannot be truncated. So the state is copied before the call, and copied back if
+ * the call fails or is stopped. Making the copy takes some milliseconds. Because of the copy, even a prefill of a
+ * hybrid model can be stopped. Without the copy, a cancel would have to wait for the end of the call, so calls would
+ * have to be short. */
 class model_llama_undo {
   public:
     model_llama_undo(model_llama *m, const model_batch *b);
@@ -271,9 +272,9 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Returns why models of this architecture are not supported, or "". is_on_gpu says whether the model is on a GPU. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether llama.cpp may compute a decode call in several passes. llama.cpp does so if the sequences do not all
- * have equally many tokens. Architectures with an indexer need several passes, because an indexer selects the tokens to
- * attend to for whole streams. */
+/* Returns whether llama.cpp may compute a decode call in several passes. Models with an indexer need several passes if
+ * the sequences of the call have different numbers of tokens, because an indexer selects the tokens to attend to for
+ * whole streams. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
@@ -322,7 +323,7 @@ struct model_llama_no_room : std::runtime_error {
 /* Chooses the number of cells of the pool on a device, where all cells take memory at once. The pool is about the
  * largest that the budget allows, with at most params.n_ctx cells. If wish.is_exact, the pool has at least wish.n_ctx
  * cells. Throws model_llama_no_room if the pool does not fit. Throws std::runtime_error if llama.cpp cannot make such a
- * context. llama.cpp's log then says why. Not for concurrent use. */
+ * context. In this case, the reason is in llama.cpp's log. Not for concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
@@ -385,8 +386,8 @@ bool model_llama_first_steps(model_llama *m, const model_options &o);
 
 /* ---- threads.cpp ------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of threads, at most n_most, with which a step is fastest. step(n) computes a step with n threads.
- * step(n) returns false if the step failed. */
+/* Returns the number of threads, at most n_most, with which a step is fastest. The function `step` computes a step with
+ * n threads, and returns false if the step failed. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
 /* ---- identity.cpp ------------------------------------------------------------------------------------------------ */

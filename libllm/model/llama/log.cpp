@@ -25,7 +25,7 @@ struct log_state {
     std::string errors;       /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
     std::string device_error; /* the last error such as "CUDA error: out of memory", without its end of line */
     char gpu_trouble[256] = "";
-    bool is_shown = false;  /* LLMD_LLAMA_LOG is 1: the whole log is also written to stderr */
+    bool is_shown = false;  /* true if LLMD_LLAMA_LOG is 1. The whole log is then written to stderr, too */
     bool is_error = false;  /* the last line is an error, so a continuation line belongs to this error */
     bool has_flash = false; /* whether the last context has flash attention, which llama.cpp reports only in its log */
 };
@@ -83,8 +83,8 @@ void backends_load()
 }
 
 #ifdef LLM_GPU
-/* Returns why the backend for GPUs cannot be loaded, or "" if it can be loaded. Mostly a library is missing. llama.cpp
- * does not log this reason. */
+/* Returns why the backend for GPUs cannot be loaded, or "" if it can be loaded. The usual reason is a missing library.
+ * llama.cpp does not log the reason. */
 std::string backend_trouble()
 {
     for (const char *name : {"cuda", "hip", "vulkan"}) {

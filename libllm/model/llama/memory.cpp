@@ -156,7 +156,7 @@ struct host_bytes {
 
 /* Makes a real context over the loaded weights, which only reserves addresses, and measures it. This takes 27 ms. If
  * the process may not reserve enough addresses, no context can be made, and llama.cpp's own measurement (measure_at) is
- * used. It loads the file twice without its weights. That takes 520 ms with a vocabulary of 151,936 tokens. */
+ * used. measure_at loads the file twice without its weights, which takes 520 ms with a vocabulary of 151,936 tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {
@@ -208,7 +208,7 @@ model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t
 }
 
 /* Returns the most tokens of one sequence, up to n_max, that fit `budget`. The number is found by bisection, because
- * with a window the cost is not linear. */
+ * the cost of a model with a sliding window is not linear in the tokens. */
 uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_max)
 {
     uint32_t least = 0, most = n_max;
@@ -372,8 +372,8 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
                 "--kv-memory is %llu MiB",
                 params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
-        /* The bytes of sliding windows do not grow linearly, so the estimate of cells_paid can still be too large. Each
-         * round of this loop removes at least twice as many cells as the round before. */
+        /* The bytes of sliding windows do not grow linearly, so the estimate of cells_paid can be too large. Each round
+         * of this loop removes at least twice as many cells as the round before. */
         for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
             n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);

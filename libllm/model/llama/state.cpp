@@ -1,7 +1,7 @@
 /* state.cpp: saves, loads and copies sequences (model.h describes the kinds of saved states). A state comes from host
  * memory or disk, so its bytes are checked. After every operation, the sequence's position in llama.cpp's memory is
- * compared with the expected position. If they differ, the sequence is emptied. Prefilling the sequence again only
- * takes time, but a wrong state gives wrong text. */
+ * compared with the expected position. If they differ, the sequence is emptied. The caller then prefills the sequence
+ * once more. That only takes time, but a wrong state would give wrong text. */
 #include "model/llama/llama_model.h"
 
 #include <cstring>
@@ -64,8 +64,8 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (n != n_bytes) {
         return false;
     }
-    /* The attention can hold more than the checkpoint's k tokens. Truncating it to k tokens is exact, because the
-     * recurrent state is also at k. */
+    /* The attention layers can hold more than the checkpoint's k tokens. Truncating these layers to k tokens is exact,
+     * because the recurrent state is the state after k tokens. */
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }

@@ -159,9 +159,8 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* Returns the time of the shortest of several steps. An average would also measure other work of the machine, which
- * makes steps longer. A single step is enough if this step takes longer than too_long_us. Returns 0 if a step
- * failed. */
+/* Returns the time of the shortest of several steps. An average would be too long, because other processes make some of
+ * the steps longer. A single step is enough if this step takes longer than too_long_us. Returns 0 if a step failed. */
 template <typename F> double shortest_us(double too_long_us, const F &step)
 {
     double least = 0;

@@ -1,7 +1,7 @@
 /* memory.c: the sequences of the simulated model, and its decode calls. This file decides which truncations are exact
  * and how many cells the tokens take. This file also makes calls fail if a test requests failures. Owner: the decode
- * thread. If a call breaks a rule of model.h, model_llama returns an error. This model asserts instead: the caller has
- * a defect, and the test must fail. */
+ * thread. If a call breaks a rule of model.h, model_llama returns an error. The simulated model fails an assertion
+ * instead, because the caller has a defect and the test must fail. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -242,8 +242,8 @@ static void consume(sim_model *m, const model_batch *b, uint32_t n)
     }
 }
 
-/* Makes the states of the sequences in the current call wrong. If `all`, also makes those of all other sequences that
- * hold tokens wrong. */
+/* Makes the states of the sequences in the current call wrong. If `all`, makes the state of every sequence that holds
+ * tokens wrong. */
 static void spoil(sim_model *m, bool all)
 {
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {

@@ -19,8 +19,8 @@ typedef struct saved_head {
     uint32_t kind, memory, position, oldest, sound;
 } saved_head;
 
-/* A sim_state as it is saved. The struct has no padding, because the bytes of padding would differ between runs. It has
- * no bool, because most values of a byte are invalid for a bool. */
+/* A sim_state as it is saved. The struct has no padding, because the bytes of padding would differ between runs. The
+ * struct has no member of type bool, because most values of a byte are invalid for a bool. */
 typedef struct saved_state {
     uint64_t hash;
     uint32_t n_since_control;

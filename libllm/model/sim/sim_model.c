@@ -158,9 +158,9 @@ static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
     }
 }
 
-/* Options that change the generated text are part of the identity. They have the effect of another model file. Options
- * for speed and faults are not part of the identity. Without a script, the identity is the same as in versions that had
- * no scripts. */
+/* Options that change the generated text are part of the identity, because they have the effect of another model file.
+ * Options for speed and faults are not part of the identity. Without a script, the identity is the same as in versions
+ * that had no scripts. */
 static void identity_fill(const sim_model *m, const model_options *options, model_info *info)
 {
     const sim_options *o = &m->options;

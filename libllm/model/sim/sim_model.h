@@ -131,7 +131,7 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
  * for window. */
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
-    uint32_t oldest;   /* smallest k whose state is still kept */
+    uint32_t oldest;   /* smallest k for which the state after k tokens is kept */
     uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. Loading a checkpoint of fewer
                         * tokens makes the sequence wrong */
     sim_state *kept;

@@ -142,7 +142,7 @@ static int32_t winner(const sim_state *s, uint64_t length)
 
 /* The logits of a script's reply are far above all other logits. So the reply is generated at any temperature. The
  * longest piece that continues the reply has the largest logit. The token of the reply's next byte has the second
- * largest logit. It is picked if a constraint forbids the longest piece. */
+ * largest logit, and is picked if a constraint forbids the longest piece. */
 static bool script_logits(const sim_script *script, const sim_state *s, float *out)
 {
     size_t n = 0, n_used;
