@@ -224,7 +224,7 @@ def _unreadable_template(config: Config, why: str) -> StartError:
     return StartError(f"--chat-template-file: cannot read {config.chat_template_file}: {why}", EXIT_USAGE)
 
 
-# For each field of EngineOptions whose value only the engine can check: the option of llmd that sets the field.
+# Maps fields of EngineOptions to the options of llmd that set them. Only the engine can check these fields.
 _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
 
 

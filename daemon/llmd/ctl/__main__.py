@@ -35,13 +35,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "ps": ("sessions", "list"), "top": ("status",), "run": ("chat",), "ls": ("models", "list"),
     "list": ("models", "list"), "show": ("models", "show"), "pull": ("models", "pull"), "rm": ("models", "remove"),
 }  # fmt: skip
-"""Verbs that people know from Ollama and Docker, with the verbs of llmctl for which they stand."""
+"""Maps verbs of Ollama and Docker to the verbs of llmctl that do the same."""
 ELSEWHERE = {
     "serve": "llmctl does not start llmd: run llmd MODEL, or systemctl start llmd",
     "stop": "llmctl does not stop llmd: press Ctrl-C in its terminal, or run systemctl stop llmd; "
     "to end a session, run llmctl sessions close ID",
 }
-"""Verbs that people know from Ollama and Docker, but that llmctl does not have, with a sentence that says what to do
+"""Maps verbs of Ollama and Docker that llmctl does not have to a sentence for the user. The sentence says what to do
 instead.
 """
 OTHER_MODEL = "llmctl run starts a chat with the model that llmd serves; to serve another model, run llmd {}"

@@ -11,8 +11,7 @@ from typing import TextIO
 
 NOTHING = "-"
 
-# A visible character for each control character, because a model's answer must not control the terminal on which it is
-# printed.
+# Maps each control character to a visible character. A model's answer must not control the terminal that shows it.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
 _PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 

@@ -10,7 +10,7 @@ from .finding import Finding
 
 UNIT = "llmd.service"
 _SYSTEMD = Path("/run/systemd/system")
-"""This folder exists if systemd is the system's service manager (sd_booted(3))."""
+"""This folder exists if systemd is the system's service manager. See sd_booted(3)."""
 _PROPERTIES = ("LoadState", "ActiveState", "SubState", "Result", "PrivateUsers")
 _ANSWER_S_MAX = 10.0
 

@@ -45,13 +45,13 @@ class Caller:
 LOCAL = Caller(owner=0, name="local", is_admin=True)
 """The caller of every request over the unix socket. The permissions of the socket's file decide who can connect."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""If no keys are set: the caller of a TCP connection whose client runs as the same user as the daemon. This caller has
-the same sessions as a client of the unix socket, but no rights over the sessions of other owners. If it had these
-rights, a proxy that runs as this user would pass them on to the proxy's own clients.
+"""Used if no keys are set. The caller of a TCP connection from the user that runs the daemon. This caller has the same
+sessions as a client of the unix socket, but no rights over the sessions of other owners. If it had these rights, a
+proxy that runs as this user would pass them on to the proxy's own clients.
 """
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""If no keys are set: the caller of a TCP connection whose user the kernel does not know, such as a client on another
-machine.
+"""Used if no keys are set. The caller of a TCP connection from a user that the kernel does not know. An example is a
+client on another machine.
 """
 _ROOT_OWNER = limits.UINT32_MAX - 1
 """The owner number of root. It is not root's user id, 0, because 0 is the owner number of LOCAL."""
@@ -334,8 +334,8 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
 # --- requests of web pages -------------------------------------------------------------------------------------------
 
 _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
-"""Names by which programs in a container of Docker or Podman reach the host. No web page can have such a host name,
-because public DNS has no names that end with .internal.
+"""Names by which programs in a container of Docker or Podman reach the host. Public DNS has no names that end with
+.internal. So no web page can have such a host name.
 """
 
 

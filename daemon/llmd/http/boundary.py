@@ -39,17 +39,17 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""Codes of errors after which llmd closes the connection, because it cannot know which of the next bytes begin a new
-request.
+"""After an error with one of these codes, llmd closes the connection. llmd cannot know where the next request begins in
+the bytes of the client.
 """
 _VERSION_TWICE = "/v1/v1/"
-"""The path of a request begins like this if the client adds /v1 to a base URL that already ends with /v1."""
+"""The beginning of a path with one /v1 too many. Such a client adds /v1 to a base URL that already ends with /v1."""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Reason phrases of statuses that HTTP does not define."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
-"""Layout of the data that SO_PEERCRED returns about the client of a unix socket: pid, uid, gid."""
+"""Layout of the data of SO_PEERCRED about the client of a unix socket: pid, uid, gid."""
 _METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
 _EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {REQUEST_ID_HEADER}, {ANTHROPIC_ID_HEADER}"
 _CORS_HEADERS = {

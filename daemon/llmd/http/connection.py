@@ -40,8 +40,8 @@ handle_error and sends the answer that handle_error returns.
 # replies to these bytes with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
-"""Time from the moment when a client closes its sending direction to the first check whether the client still reads. If
-the answer is sent within this time, no check is needed.
+"""When a client has closed its sending direction, llmd checks after this time whether the client still reads. If the
+answer is sent within this time, no check is needed.
 """
 
 
@@ -54,23 +54,21 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=loop, **settings)
         self._server = server
         self._pipe: asyncio.Transport | None = None
-        """The transport, until it is closed. aiohttp has a reference, too, but drops it when the transport begins to
-        close.
-        """
+        """The transport, until it is closed. aiohttp drops its own reference when the transport begins to close."""
         self._request: web.BaseRequest | None = None
         """The request that is being answered, or an answered request whose body has not arrived completely. None if the
         connection has no such request.
         """
         self.user: int | None = None
-        """User id of the client's program. None if the user was not looked up, or if the kernel does not know the user,
-        for example because the client is on another machine.
+        """User id of the client's program. None if the user was not looked up, or is unknown to the kernel. For
+        example, the user of a client on another machine is unknown.
         """
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
         self._is_unread = False
-        """True if llmd waits until the client reads, because the send buffer is full or the connection is closing."""
+        """True if llmd waits until the client reads. The cause is a full send buffer or a closing connection."""
         self._n_unread = 0
         self._last_read_at = 0.0
         """Time at which the client was last seen reading."""
@@ -78,8 +76,8 @@ class Connection(web.RequestHandler):
         self._is_half_closed = False
         """True if the client has closed its sending direction of the connection."""
         self._client_done: asyncio.Future[None] | None = None
-        """Set while llmd waits until a client whose request was refused stops sending. This future gets its result when
-        the client closes its sending direction.
+        """Set after a request was refused, while llmd waits until the client stops sending. This future gets its result
+        when the client closes its sending direction.
         """
         self._probe_due = 0.0
         self.broken_body: ApiError | None = None

@@ -65,7 +65,7 @@ class State:
     preparing: set[asyncio.Timeout] = field(default_factory=set)
     """The timeouts of requests that are being received, rendered or tokenized (body.in_time)."""
     users: set[int] = field(default_factory=set)
-    """Owners that have sent the body of a request, to count the owners if no keys are set."""
+    """Owners that have sent the body of a request. If no keys are set, these owners are counted."""
 
     def stop(self) -> None:
         """Refuses new requests from now on, and requests that are still being received, rendered or tokenized."""
@@ -185,7 +185,7 @@ PUBLIC = web.AppKey("public", frozenset[str])
 """Paths, without /v1, of the endpoints that need no API key."""
 WAITING = web.AppKey("waiting", dict[str, Framing | None])
 """The endpoints whose requests wait while the model loads. Maps the path of an endpoint, without /v1, to the framing of
-its streams, or to None if the endpoint has no streams.
+its streams. An endpoint without streams has None.
 """
 OPENING = web.AppKey("opening", asyncio.Task[None])
 """The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""

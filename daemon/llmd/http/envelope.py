@@ -21,8 +21,8 @@ class Envelope:
     event: Callable[[ApiError], bytes]
     """Makes the only frame of a stream that fails before any part of the answer was sent."""
     statuses: Mapping[int, int] = field(default_factory=dict)
-    """HTTP statuses that differ for the dialect's clients: maps a status of the error table (errors.CODES) to the
-    status that these clients expect.
+    """Maps a status of the error table (errors.CODES) to the status that the dialect's clients expect. Contains only
+    statuses that differ.
     """
 
     def status(self, status: int) -> int:

@@ -28,7 +28,7 @@ from .receive import BODIES, received
 log = logging.getLogger("llmd.http")
 
 _SCAN = body_scan(0)
-"""Checks a body against the limits that apply to the smallest context, because the model's context is not known yet."""
+"""Checks a body against the limits for the smallest context. The model's context is not known yet."""
 
 
 class _Streamed(msgspec.Struct):

@@ -40,9 +40,9 @@ _LOOPBACK_INTERFACE = 1
 interface, the kernel finds sockets that are bound to this interface or to no interface.
 """
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
-"""States (tcp_states.h) of a connected socket that a program still holds: ESTABLISHED, FIN_WAIT1, FIN_WAIT2,
-CLOSE_WAIT, LAST_ACK, CLOSING. The user of a socket in another state must not be used: the kernel reports root, or the
-socket belongs to another program that listens on the client's port.
+"""States of a connected socket that a program still holds. Their names in tcp_states.h are ESTABLISHED, FIN_WAIT1,
+FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. The user of a socket in another state must not be used. The kernel may
+report root as this user. Or the socket may belong to another program that listens on the client's port.
 """
 _OVERFLOW_UID = 65534
 """The user id that the kernel reports for every user outside this process's user namespace."""

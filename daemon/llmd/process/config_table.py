@@ -34,9 +34,9 @@ STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gg
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
 DEFAULT_PORT = 15563
-"""The digit 1, then the keys of the letters LLMD on a telephone's keypad. llmd does not use 8000 or 8080, because many
-other servers use these ports by default. The port is below 32768, because Linux gives higher ports to outgoing
-connections: any program could take such a port before llmd starts.
+"""The digit 1, then the keys of the letters LLMD on a telephone's keypad. llmd does not use 8000 or 8080. Many other
+servers use these ports by default. The port is below 32768. Linux gives higher ports to outgoing connections, so any
+program could take a higher port before llmd starts.
 """
 
 SLOTS_MAX = 256

@@ -29,7 +29,8 @@ log = logging.getLogger("llmd")
 
 _OTHER_PATH = "choose another path with --socket"
 UNIX_PATH_BYTES_MAX = 107
-"""Maximum length of the path of a unix socket: the size of sun_path (unix(7)) without the terminating zero."""
+"""Maximum length of the path of a unix socket. This is the size of sun_path in unix(7), without the terminating zero.
+"""
 
 
 class ListenError(Exception):
@@ -44,9 +45,9 @@ class UnixSocket:
     path: Path
     inode: tuple[int, int]
     lock: int
-    """Descriptor of the lock file next to the socket. The daemon holds the lock until the daemon ends, so that no other
-    daemon uses the socket's path. The lock file is never removed. Otherwise two daemons could lock two different files
-    of the same name.
+    """Descriptor of the lock file next to the socket. The daemon holds the lock until it ends. So no other daemon uses
+    the socket's path. The lock file is never removed. Otherwise two daemons could lock two different files of the same
+    name.
     """
 
     def close(self) -> None:

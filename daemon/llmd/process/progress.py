@@ -11,8 +11,8 @@ from collections.abc import Callable
 from ..core import limits
 
 ReadHeartbeat = Callable[[], tuple[int, bool]]
-"""Type of Engine.heartbeat, a function that returns how many iterations of its loop the decode thread has completed,
-and whether the thread is inside a step.
+"""Type of the function Engine.heartbeat. The function returns the number of completed iterations of the decode thread's
+loop. It also returns whether the thread is inside a step.
 """
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 log = logging.getLogger("llmd")
 
 SOCKET_MODE = 0o600
-"""Mode of the socket's file, whatever the umask is. llmd sets this mode on the socket's descriptor before bind(), which
-gives the new file the mode of the descriptor.
+"""Mode of the socket's file, independent of the umask. llmd sets this mode on the socket's descriptor before bind().
+bind() gives the descriptor's mode to the new file.
 """
 
 

@@ -39,8 +39,8 @@ class Endpoint:
     unready: type[Any] | None = None
     """Type of the body of an answer with status 503, if it is not the endpoint's error envelope."""
     failures: tuple[str, ...] = ()
-    """Codes (errors.CODES) of errors that this endpoint can return, in addition to the codes that every endpoint, or
-    every endpoint with a request body, can return.
+    """Codes of errors that only some endpoints return, and this endpoint among them (errors.CODES). Codes that every
+    endpoint can return are not listed. Codes of every endpoint with a request body are not listed either.
     """
 
     @property

@@ -140,7 +140,7 @@ async def save_session(request: web.Request) -> web.Response:
 
     reply = await _completed(save_both())
     if reply.status == Status.NOT_FOUND:
-        current_session(state, owner, name)  # raises ApiError if the session does not exist; if it exists, it is empty
+        current_session(state, owner, name)  # raises ApiError if the session does not exist
         raise ApiError("nothing_to_save", None, "id")
     if reply.status == Status.SAVED_FULL:
         raise ApiError(

@@ -48,11 +48,11 @@ class Session(Timeline, frozen=True, kw_only=True):
     owner_name: str | None
     """The owner's name. null if the owner's key was removed from the key file."""
     client: str | None
-    """The name of the program that sent the last request, from its User-Agent header. null if the session has had no
-    request since the daemon started.
+    """The name of the client program, from the User-Agent header of the last request. null if there was no request
+    since the daemon started.
     """
     last_words: str | None
-    """The beginning of the last user message. null if the session has had no chat request since the daemon started."""
+    """The beginning of the last user message. null if there was no chat request since the daemon started."""
     pinned: bool
     context_tokens: int
     """Maximum number of tokens of one branch."""
@@ -85,14 +85,14 @@ class Storage(msgspec.Struct, frozen=True):
     disk_bytes_max: int
     """Limit on the bytes of states on disk. 0 if llmd has no state directory."""
     disk_refuses: bool
-    """True if a state could not be written to disk recently. llmd then writes no states for a while, and drops states
-    that do not fit into host memory.
+    """True if a state could not be written to disk recently. llmd then writes no states for a while. Meanwhile it drops
+    states that do not fit into host memory.
     """
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_bytes_max: int
     state_dir: str | None
-    """The state directory. null if sessions are kept in memory only, or if the caller is not an administrator."""
+    """The state directory. null for callers that are no administrators, and if sessions are kept in memory only."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
@@ -110,8 +110,10 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
     """Id of the new session."""
     at: int | str | None = None
-    """Where to fork: after this number of tokens, at `last_user` (before the user's last message) or at `turn:N`
-    (before the user's N-th message). By default, the new session gets all tokens.
+    """Where to fork. By default, the new session gets all tokens. Values:
+    - a number: after this number of tokens,
+    - `last_user`: before the user's last message,
+    - `turn:N`: before the user's N-th message.
     """
     replace: bool = False
     """What happens if a session with this id exists. If true, that session is closed. If false, the request fails with
@@ -221,8 +223,7 @@ class Divergence(msgspec.Struct, frozen=True):
 class ExplainedTurn(msgspec.Struct, frozen=True):
     at_ms: int
     slot: int | None
-    """Number of the entry, in the session table, of the branch that the request used. null if the request was refused.
-    """
+    """The number of the branch's entry in the session table. null if the request was refused."""
     reason: str | None
     """Why tokens were reused or not. null if the request ended before it started."""
     reason_text: str | None
@@ -255,19 +256,19 @@ class ModelMeta(msgspec.Struct, frozen=True):
     n_params: int
     size: int
     host_bytes: int
-    """Bytes of the weights (`size`) that stay in host memory although a GPU is used."""
+    """With a GPU, the bytes of the weights (`size`) that stay in host memory."""
     memory: str
     architecture: str
     description: str
     backend: str
     n_threads: int
-    """Number of threads that compute a step: the value of --threads or, if it is 0, the number that was fastest when
-    the model was opened.
+    """Number of threads that compute a step. This is the value of --threads. If --threads is 0, this is the number that
+    was fastest when the model was opened.
     """
     fingerprint: str
     sampling: dict[str, Any]
-    """Values of sampling parameters that a request does not set: those that the model's file recommends, and llmd's
-    defaults for the others.
+    """Values of sampling parameters that a request does not set. They are the recommendations of the model's file.
+    llmd's defaults replace missing recommendations.
     """
     n_embedding: int
     """Number of dimensions of an embedding. 0 if the model does not support embeddings."""
