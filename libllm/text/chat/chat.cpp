@@ -59,7 +59,7 @@ struct chat {
 
 namespace {
 
-/* Returns NULL if the template cannot be compiled; `why` then receives the reason. */
+/* If the template cannot be compiled, returns NULL and stores the reason in *why. */
 std::unique_ptr<const chat_program> program_of(const model *m, const char *source, std::string *why)
 {
     try {
@@ -361,8 +361,8 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 
 /* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
  * schemas. For example, Hermes 3's template uses the type as a dictionary key, and fails if the type is a list of
- * types. This function renders the conversation only up to the first question, since the rest can fail for other
- * reasons. Returns GIVEN if the tools are not the reason for the failure. */
+ * types. This function renders the conversation only up to the first question, because later messages can cause other
+ * failures. Returns GIVEN if the tools are not the reason for the failure. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {

@@ -10,8 +10,8 @@
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_request.h"
 
-/* Returns the form of the answer. Throws std::invalid_argument if the template lacks a form that the request needs.
- * Tools and structured output need a form. Throws chat_limit (text/template/chat_budget.h). */
+/* Returns the form of the answer. Throws std::invalid_argument if the request needs a form, but the template has none.
+ * Requests with tools or structured output need a form. Throws chat_limit (text/template/chat_budget.h). */
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish);
 

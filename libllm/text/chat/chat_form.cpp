@@ -220,8 +220,8 @@ std::string without_thinking(const std::string &opening, const std::string &thin
     return opening.substr(0, at);
 }
 
-/* If a tool call is required, llama.cpp's grammars still allow unlimited text before the call, and some text after it.
- * The model might then never call a tool. This function makes the rules of this text match only blanks. It finds the
+/* If a tool call is required, llama.cpp's grammars still allow unlimited text before the call, and some text after the
+ * call. The model might never call a tool. This function makes the rules of this text match only blanks. It finds the
  * rules by their names, which contain the numbers of llama.cpp's parsers. */
 std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
@@ -331,8 +331,8 @@ void count_markers_once(autoparser::autoparser *analysis)
     }
 }
 
-/* Some templates begin every message with a delimiter of its role. The prompt then ends with the delimiter of the
- * answer. llama.cpp's analysis expects this delimiter a second time, in the answer. This is corrected here. */
+/* Some templates begin every message with a delimiter of its role, so the prompt ends with the answer's delimiter.
+ * llama.cpp's analysis expects this delimiter a second time, in the answer. This is corrected here. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {

@@ -96,13 +96,13 @@ struct chat_analysis {
 /* Analyzes the template. Throws std::bad_alloc. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
-/* Makes the form of the answer to a request. Throws std::invalid_argument if llama.cpp has no form for it. Also throws
- * llama.cpp's exceptions. The thread must have a chat_budget (text/template/chat_budget.h). */
+/* Makes the form of the answer to a request. Throws std::invalid_argument if llama.cpp has no form for this answer.
+ * Also throws llama.cpp's exceptions. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
-/* Returns whether the form's grammar is valid. Unless the grammar is lazy, it must also accept `opening`, the end of
- * the prompt, as the beginning of an answer. Throws std::bad_alloc. */
+/* Returns whether the form's grammar is valid. A grammar that is not lazy must also accept `opening`, the end of the
+ * prompt, as the beginning of an answer. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
 /* A cache of recently used chat_form objects. Making a form takes long, and agents send the same tools in every turn.

@@ -56,7 +56,7 @@ bool is_plain_id(const std::string &id)
 }
 
 /* Makes the new id of a tool call from a hash of the old id. If the new ids were counted, they would change when an
- * earlier message is removed. The prompt would then have to be prefilled again from the first changed id. Nine
+ * earlier message is removed. From the first changed id on, the prompt would have to be prefilled again. Nine
  * characters of 62 kinds hold 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {

@@ -155,7 +155,7 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
 
 /* Returns the answer as it is passed to the template, with the sentinel `mark` at the end of the answer. The names and
  * ids of the answer's tool calls are kept, because later messages refer to them. All other parts of the answer are left
- * out. The session has their tokens, so they are never rendered again. */
+ * out. The session has the tokens of these parts, so they need not be rendered. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
 {
     common_json out = common_json::object();
