@@ -5,20 +5,21 @@
  * llama.cpp has a parser for the answers of each family of templates. But this parser starts at the beginning of the
  * text each time. Parsing after every token would take quadratic time. For example, a single run over the 150,000
  * characters of a call took 20 ms. So the parser gets as little text as possible:
- * - Text and reasoning. If the answer so far ends with text or reasoning, further text is reported without parsing, up
- *   to a byte with which a delimiter of this template can begin, such as "<". The bytes from there on are parsed. If
- *   they are no delimiter, they are not parsed again with later text.
+ * - Text and reasoning. If the answer so far ends with text or reasoning, the next bytes are reported without parsing.
+ *   Parsing begins at a byte with which a delimiter of this template can begin, such as "<". If the parsed bytes are no
+ *   delimiter, they are not parsed a second time with later text.
  * - A call that is still being generated. The call is parsed again only after it has grown by 1/32. Parts of the call
  *   that do not matter for parsing its rest are left out (answer_shortening.h). For each new piece of the answer, at
  *   most 8 KiB are parsed, even near the end of a long answer.
  *
- * The syntax of a model family's answers is called its form. Models sometimes write an answer that breaks the form.
- * Everything before the error is then reported as it was parsed. The characters at the error are reported as text, and
- * parsing begins again after the error. If the error is in a call's name or before the name, the call is reported as
- * text. An example of such an error is a name that no tool has. If the error comes after the name, the call has already
- * been reported. The rest of this call is dropped, up to the delimiter that closes the call. Otherwise clients would
- * show the rest as content and send it back in the next prompt. The arguments that have been reported are always the
- * beginning of a JSON object. The reported arguments are a whole object only if the call is complete. An example:
+ * The syntax of a model family's answers is called its form. Models sometimes write an answer that breaks the form. In
+ * this case, everything before the error is reported as it was parsed. The characters at the error are reported as
+ * text, and parsing begins again after the error. If the error is in a call's name or before the name, the call is
+ * reported as text. An example of such an error is a name that no tool has. If the error comes after the name, the call
+ * has already been reported. The rest of this call is dropped, up to the delimiter that closes the call. Otherwise
+ * clients would show the rest as content and send it back in the next prompt. The arguments that have been reported are
+ * always the beginning of a JSON object. The reported arguments are a whole object only if the call is complete. An
+ * example:
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *

@@ -186,8 +186,8 @@ class widening {
         return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
     }
 
-    /* Changes an argument that need not be a string. The argument's parser then accepts JSON, Python values, and any
-     * other text as the value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
+    /* Changes an argument that need not be a string. The changed parser accepts JSON, Python values, and any other text
+     * as the argument's value. If llama.cpp's parser already has such a choice, the choice stays unchanged. */
     void widen_value(size_t argument)
     {
         const std::string close = argument_close(g, argument);

@@ -10,8 +10,8 @@
 #include <string>
 
 /* Some templates write the id of a tool call before the tool's name. llama.cpp analyzes a template by rendering an
- * example call. llama.cpp then mistakes the example's id for a fixed text. Removes this id from the analysis, and
- * returns the delimiter between id and name. Returns "" if the template does not write the id there. */
+ * example call, and mistakes the example's id for a fixed text. Removes this id from the analysis, and returns the
+ * delimiter between id and name. Returns "" if the template does not write the id there. */
 std::string split_id_from_name(autoparser::autoparser *analysis);
 
 /* Makes the parser and the grammar in `form` accept an optional id before the delimiter `id_end`, which

@@ -228,9 +228,9 @@ common_json parser_written(const common_peg_arena &arena)
     return out;
 }
 
-/* llama.cpp's builder has a different function for each kind of parser. So this function uses it only to add empty
- * parsers, and then replaces these by the parsers of the JSON. Named rules, which a grammar needs, are added last, as
- * copies. */
+/* llama.cpp's builder has a different function for each kind of parser. So this function uses the builder only to add
+ * empty parsers. It replaces each of these by a parser from the JSON. Named rules, which a grammar needs, are added
+ * last, as copies. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");

@@ -115,8 +115,8 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead,
- * because the model writes strings without quotes, up to the closing delimiter of its family. */
+/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead. Such
+ * a string is written without quotes, up to the closing delimiter of the model's family. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {

@@ -1,8 +1,8 @@
 /* tool_schema.h: prepares tools for llama.cpp, and completes the grammar that llama.cpp makes. llama.cpp makes its
  * parser and grammar of tool calls from these tools. The parameters of the tools are replaced by *places*. A place is a
  * schema that allows only one constant. llama.cpp supports such a schema for every model family, and writes the
- * constant into its grammar as a literal. libllm's own grammar of the arguments then replaces this literal. So
- * llama.cpp never gets a client's schema. The functions change only their tool_schemas object. */
+ * constant into its grammar as a literal. tool_schemas::put replaces this literal by libllm's own grammar of the
+ * arguments. So llama.cpp never gets a client's schema. The functions change only their tool_schemas object. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
@@ -44,7 +44,7 @@ class tool_schemas {
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
     /* Returns the tool with places instead of its parameters. `tool` is a tool as in OpenAI's API. `has_form` is true
-     * if the client has given a grammar for one of the arguments. Each argument then gets its own place. */
+     * if the client has given a grammar for one of the arguments. In this case, each argument gets its own place. */
     common_json placed(const common_json &tool, bool has_form);
 
     /* Returns whether the grammar contains the constants of all places. */
