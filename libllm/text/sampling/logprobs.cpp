@@ -24,7 +24,8 @@ double log_sum(const float *logits, uint32_t n, float best)
 }
 
 /* Returns the log probability to report. The largest logit is infinite if all tokens are excluded, or if one token is
- * certain. The formula would then give NaN. So tokens with this logit have probability 1, and all others 0. */
+ * certain. In both cases, the formula would give NaN. So tokens with this logit have probability 1, and all others
+ * 0. */
 float reportable(float logit, float best, double log_of_sum)
 {
     if (std::isinf(best)) {

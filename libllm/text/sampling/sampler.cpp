@@ -324,7 +324,7 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
 }
 
 /* Draws a token. `token` has the largest logit, which is finite. The request's first sampler among top_k, top_p and
- * min_p finds the candidates, without sorting the vocabulary. The others then drop some of these candidates. */
+ * min_p finds the candidates, without sorting the vocabulary. The others drop some of these candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
@@ -379,8 +379,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Parses the constraint and makes the chain, which can take long and can fail. Called for the first token. A slow
- * sampler can then pick in another thread (sampler_is_slow). */
+/* Parses the constraint and makes the chain, which can take long and can fail. Called for the first token, because a
+ * slow sampler can pick it in another thread (sampler_is_slow). */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {

@@ -57,8 +57,8 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * malformed, too large, or allows no token. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Returns whether the next sampler_next can take long, for example 100 ms or a second. sampler_next should then run in
- * a thread for which no other request waits. */
+/* Returns whether the next sampler_next can take long, for example 100 ms or a second. In this case, sampler_next
+ * should run in a thread for which no other request waits. */
 bool sampler_is_slow(const sampler *s);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */

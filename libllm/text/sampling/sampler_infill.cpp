@@ -3,8 +3,8 @@
  *   vocabulary.
  * - It crashes at a token of more than 512 bytes.
  * - It ends answers that must not end yet.
- * This implementation adds the probabilities in llama.cpp's order. A table shows which candidates are to be joined. An
- * answer ends only with an end token that is not excluded. */
+ * This implementation adds the probabilities in llama.cpp's order. A table lists the candidates that are merged with
+ * each candidate. An answer ends only with an end token that is not excluded. */
 #include "text/sampling/sampler_infill.h"
 
 #include <llama.h>
