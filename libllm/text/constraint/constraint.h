@@ -10,10 +10,10 @@
  *    ^                                              |
  *    `----(the grammar rejects it: not a trigger)---'
  *
- * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning. The model
- * may mention a tool call there that it does not make. It is slow to pass the trigger's tokens to the grammar, so this
- * is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does not run
- * on the decode thread. */
+ * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
+ * model may mention a tool call there that it does not make. It is slow to pass the trigger's tokens to the grammar, so
+ * this is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does
+ * not run on the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 

@@ -24,8 +24,7 @@ struct thinking {
         std::string text;
     };
 
-    std::vector<int32_t> start;  /* tokens that open reasoning. Empty if the answer never opens reasoning. Then only the
-                                  * prompt can open it */
+    std::vector<int32_t> start;  /* tokens that open reasoning. Empty if only the prompt can open reasoning */
     std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
     int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;

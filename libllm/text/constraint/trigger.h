@@ -30,8 +30,8 @@ class trigger {
         return !patterns.empty();
     }
 
-    /* Adds the answer's next token. Returns true if this token completes a trigger. found() then has the tokens from
-     * the trigger on. */
+    /* Adds the answer's next token. Returns true if this token completes a trigger. After that, found() returns the
+     * tokens from the trigger on. */
     bool accept(int32_t token, const std::string &text);
     const std::vector<piece> &found() const
     {
