@@ -3,8 +3,8 @@
  * interpreter of templates (jinja) has no limits. So every node of a template's syntax tree pays for its work
  * (chat_guard.h). Paying means that the work is subtracted from the request's budget. The budget limits four things:
  * - Steps. A step is work of about a microsecond. The thread's processor time is limited, too.
- * - Bytes of all texts and values that one rendering makes. Freed values still count, so the memory in use is never
- *   larger.
+ * - Bytes of all texts and values that one rendering makes. Freed values are not subtracted, so the memory in use is
+ *   never larger than this count.
  * - Links, which are lists that are put into lists. Their destructors recurse, and nothing can stop a destructor.
  * - The stack. Rendering runs on a stack of known size (chat_call_with_stack). Recursion is stopped when half of the
  *   stack is used.
@@ -35,8 +35,8 @@ struct value_weight {
 
 class chat_budget {
   public:
-    /* Makes the budget of a request of `request_bytes` bytes; a longer request gets a larger budget. Until it is
-     * destroyed, it is the current budget of this thread. */
+    /* Makes the budget of a request of `request_bytes` bytes; a longer request gets a larger budget. Until this object
+     * is destroyed, it is the current budget of this thread. */
     explicit chat_budget(size_t request_bytes);
     ~chat_budget();
     chat_budget(const chat_budget &) = delete;
@@ -59,8 +59,8 @@ class chat_budget {
     [[noreturn]] void refuse(const char *why);
 
     /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
-     * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value. A list
-     * that contains itself would never end. */
+     * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value.
+     * Otherwise a list could contain itself, and writing it as text would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
     /* Returns the sentence about the limit that was exceeded, or NULL if no limit was exceeded. */

@@ -53,8 +53,8 @@ statement_ptr hold(const value &v, size_t pos)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* For a node with an operation, `run` evaluates the operands and pays for the operation. Then it runs llama.cpp's code
- * on a copy of the node. The operands of the copy are `held` values. */
+/* For a node with an operation, `run` evaluates the operands and pays for the operation. After that, `run` executes
+ * llama.cpp's code on a copy of the node. The operands of the copy are `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =

@@ -6,8 +6,8 @@
 
 #include <common/jinja/runtime.h>
 
-/* Replaces the nodes of the program's syntax tree by nodes that pay. The program can then run only while the thread has
- * a chat_budget. */
+/* Replaces the nodes of the program's syntax tree by nodes that pay. After that, the program can run only while the
+ * thread has a chat_budget. */
 void chat_guard(jinja::program *program);
 
 #endif
