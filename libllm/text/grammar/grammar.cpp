@@ -322,7 +322,7 @@ class reader {
         repeat_freely(to, unit, most == NO_MOST ? 1 : most - least, most == NO_MOST);
     }
 
-    /* Appends 0 to n repetitions of `unit`. For this it makes n rules. Each rule matches nothing, or `unit` followed by
+    /* Appends 0 to n repetitions of `unit`. Makes n rules for this. Each rule matches nothing, or `unit` followed by
      * the rule made before. If `is_endless`, there is only one rule. This rule matches nothing, or `unit` followed by
      * itself. */
     void repeat_freely(sequence &to, const sequence &unit, uint64_t n, bool is_endless)

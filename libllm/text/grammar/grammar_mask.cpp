@@ -7,7 +7,8 @@
  * function skip). The condition is that each character in the branch has the same effect on the grammar's stacks as a
  * letter (grammar_walk.h). Unlike llmd, llama.cpp checks each token separately.
  *
- * The set of these tokens is called the mask. The thread that samples computes a new mask before it picks a token. */
+ * The set of tokens that can come next is called the mask. The thread that samples computes a new mask for each token
+ * that it picks. */
 
 #include "text/grammar/grammar_walk.h"
 

@@ -43,7 +43,7 @@
 
 class grammar_walk {
   public:
-    /* All functions throw std::bad_alloc. If one call takes too much work or memory, they throw grammar_fault. */
+    /* All functions can throw std::bad_alloc. They throw grammar_fault if one call takes too much work or memory. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
     /* Advances the walk by a token and its text. A text that is not a single token has the `token` -1. If the grammar

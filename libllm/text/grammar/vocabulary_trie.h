@@ -31,7 +31,7 @@ struct vocabulary_trie {
         uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on. An
                                 * incomplete character counts as one */
         uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
-        bool is_text;          /* true if each of these texts is UTF-8. Only its last character can be incomplete */
+        bool is_text;          /* true if these texts are UTF-8. The last character of a text can be incomplete */
     };
     std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
                               * last node */
