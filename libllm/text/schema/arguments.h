@@ -23,8 +23,8 @@ struct schema_argument {
     std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
     bool is_required = false;                  /* true only if all alternatives of the schema require the parameter */
-    bool may_be_text = false, is_text = false; /* is_text: the value can only be a string */
-    std::optional<automaton> names, texts;     /* texts: the allowed strings, nullopt: any string */
+    bool may_be_text = false, is_text = false; /* is_text means that the value can only be a string */
+    std::optional<automaton> names, texts;     /* `texts` has the allowed strings. nullopt means any string */
     std::string not_text;                      /* rule of the allowed values that are not strings, or "" */
 };
 

@@ -206,8 +206,8 @@ class partition {
         parts.push_back({begin, signatures.size() - begin, {state}});
     }
 
-    /* Splits class `number`. Its states in `changed` now lead to other classes and are grouped by signature. All other
-     * states of the class form one part. */
+    /* Splits class `number`. Its states in `changed` are grouped by signature, because classes to which they lead were
+     * split. All other states of the class form one part. */
     std::vector<part> parts_of(uint32_t number, const uint32_t *changed, const uint32_t *end)
     {
         std::vector<part> parts;
@@ -489,7 +489,8 @@ automaton automaton_of_text_before(const std::string &close)
 {
     const std::vector<uint32_t> mark = characters_of(close);
     const size_t n = mark.size();
-    std::vector<size_t> shorter(n, 0); /* [q]: longest proper prefix of the first q characters that is also a suffix */
+    std::vector<size_t> shorter(n, 0); /* [q]: length of the longest proper prefix of the first q characters of `close`
+                                        * that is also a suffix of these q */
     const auto next = [&](size_t q, uint32_t c) {
         while (q > 0 && mark[q] != c) {
             q = shorter[q];

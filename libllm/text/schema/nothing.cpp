@@ -1,5 +1,5 @@
 /* nothing.cpp: detects nodes that no value can satisfy. A node is a set of conditions on one value (shape.h). Only a
- * few levels of the schema are examined. Also collects the conditions of a shape on one object member.
+ * few levels of the schema are examined. This file also collects the conditions of a shape on one object member.
  *
  * If is_nothing returns true, it is proved that no value satisfies the node. If is_nothing returns false, it is unknown
  * whether a value satisfies the node, because patterns, array items and multipleOf are not examined. The result only
@@ -76,7 +76,8 @@ bool expansion::is_nothing(const node &n, size_t depth)
     }
     nothing[n] = false; /* provisional result, which is used if the node contains itself */
     bool is_all = true;
-    const std::vector<shape> shapes = shapes_of(n); /* a copy: the loop changes the cache to which shapes_of refers */
+    const std::vector<shape> shapes = shapes_of(n); /* copied, because the loop changes the cache to which the result of
+                                                     * shapes_of refers */
     for (const shape &s : shapes) {
         is_all = is_all && is_nothing_shape(s, n, depth);
     }

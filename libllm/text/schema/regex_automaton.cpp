@@ -132,7 +132,7 @@ class net {
         }
         for (uint64_t i = 0; i < p.least; i++) {
             after = built(p.parts[0], after);
-            if (nodes.size() + i > NODES_MAX) { /* `+ i` limits repetitions of a part that adds no nodes */
+            if (nodes.size() + i > NODES_MAX) { /* `+ i` limits how often a part without nodes is repeated */
                 throw grammar_beyond("the regular expression is too large");
             }
         }

@@ -1,6 +1,6 @@
 /* regex_automaton.h: turns a regular expression into the automaton of all strings that contain a match. The syntax is
- * that of ECMAScript, like `pattern` in JSON Schema. For example, the automaton of the expression `a` accepts "bab".
- * The automaton of `^a$` accepts only "a". The function is pure. */
+ * that of ECMAScript, as JSON Schema demands for `pattern`. For example, the automaton of the expression `a` accepts
+ * "bab". The automaton of `^a$` accepts only "a". The function is pure. */
 #ifndef LLM_SCHEMA_REGEX_AUTOMATON_H
 #define LLM_SCHEMA_REGEX_AUTOMATON_H
 

@@ -58,8 +58,8 @@ class rules {
     const std::string &add_begun(const character_set &set);
 
     /* How the characters of a set are written in a JSON string, as two pieces of GBNF. `plain` matches characters that
-     * are written as they are. `escaped` matches characters that are written as escapes. Each is "" if there are no
-     * such characters. */
+     * are written as they are. `escaped` matches characters that are written as escapes. Each piece is "" if the set
+     * has no such characters. */
     struct written_set {
         std::string plain, escaped;
     };

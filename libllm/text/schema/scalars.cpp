@@ -96,7 +96,7 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
 std::optional<automaton> writer::texts_of(const node &n)
 {
     automaton all;
-    /* a copy: the loop adds entries to the cache to which shapes_of refers */
+    /* copied, because the loop adds entries to the cache to which the result of shapes_of refers */
     const std::vector<shape> each = n.empty() ? std::vector<shape>(1) : shapes.shapes_of(n);
     for (const shape &s : each) {
         automaton part;

@@ -190,9 +190,9 @@ class expansion {
     /* Returns all conditions that a shape puts on the object member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* Makes a node from conditions: removes repetitions and conditions that hold for every value. Sorts the rest by the
-     * order in which their schemas were first used. Addresses would not do as an order: they differ in another process
-     * or request, so the same schema would give another grammar. */
+    /* Makes a node from conditions: removes repetitions and conditions that hold for every value. Sorts the remaining
+     * conditions by the order in which their schemas were first used. Addresses would not do as an order: they differ
+     * in another process or request, so the same schema would give another grammar. */
     node node_of(node conditions);
 
     /* Replaces each schema of the node by the first schema in the document that equals it. So nodes with equal schemas

@@ -71,8 +71,8 @@ std::string writer::value(const node &conditions)
  * one prefix tree. */
 std::string writer::all_shapes(const node &n)
 {
-    const std::vector<shape> all = shapes.shapes_of(n); /* a copy: the loop changes the cache to which shapes_of
-                                                         * refers */
+    const std::vector<shape> all = shapes.shapes_of(n); /* copied, because the loop changes the cache to which the
+                                                         * result of shapes_of refers */
     std::vector<std::string> ways;
     std::vector<const schema_json *> constants;
     std::set<std::string> known_constants;
@@ -156,8 +156,8 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* Returns GBNF that matches only this value, with blanks where JSON allows them. Returns "" if GBNF cannot express
- * it. */
+/* Returns GBNF that matches only this value, with blanks where JSON allows them. Returns "" if GBNF cannot express the
+ * value. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
