@@ -83,9 +83,9 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Returns why the model cannot make one embedding of a whole text, or "" if it can. Pooling is how the states of the
- * tokens become this embedding. A file that does not state its pooling is refused. A wrong guess would give wrong
- * vectors without an error. */
+/* Returns why the model cannot make one embedding of a whole text, or "" if it can. Pooling is the method that computes
+ * this embedding from the states of the tokens. A file that does not state its pooling is refused. A wrong guess would
+ * give wrong vectors without an error. */
 std::string pooling_trouble(const std::string &pooling)
 {
     if (pooling.empty()) {
@@ -313,7 +313,8 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             }
             m->embedder.cancel_flag = cancel_flag;
             const int status = embed(m, t, out);
-            m->embedder.cancel_flag = nullptr; /* it points to memory that the caller may free after this call */
+            m->embedder.cancel_flag = nullptr; /* cancel_flag points to memory that the caller may free after this
+                                                * call */
             if (status == LLM_OK) {
                 *n_done = t.n;
             }

@@ -141,8 +141,8 @@ struct model_llama_loading {
                                                           * requests all layers */
 
     /* If all layers are requested, but do not fit into the devices' memory together with this context, puts as many
-     * layers on the devices as fit. The weights of experts (MoE) stay on the host first. n_bytes is the size of the
-     * file. Not for concurrent use. */
+     * layers on the devices as fit. The weights of experts (MoE) are the first to stay on the host. n_bytes is the size
+     * of the file. Not for concurrent use. */
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
     bool is_fitted() const
     {
@@ -244,11 +244,12 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
 
 bool model_llama_only_embeds(const char *arch);   /* returns whether models of this architecture are encoders, which
                                                    * have no KV cache */
-void model_llama_embedding_facts(model_llama *m); /* sets the members of model_info about embeddings, for a model with a
-                                                   * KV cache; called after the other members are set */
+void model_llama_embedding_facts(model_llama *m); /* for a model with a KV cache, sets the members of model_info about
+                                                   * embeddings. Called after all other members of model_info are set */
 
 /* Fills model_info for a model that only computes embeddings, makes its context and computes a first step. Throws
- * model_llama_no_room if memory is missing. If the model lacks something, throws std::runtime_error with the reason. */
+ * model_llama_no_room if memory is missing. If the model cannot compute embeddings of texts, throws std::runtime_error
+ * with the reason. */
 void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *cancel_flag, float *out, uint32_t *n_done);
@@ -279,8 +280,8 @@ bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
 
-void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with the reason if it is
-                                                              * unusable */
+void model_llama_vocabulary_check(const llama_vocab *vocab); /* if the vocabulary is unusable, throws std::runtime_error
+                                                              * with the reason */
 
 /* ---- offload.cpp ------------------------------------------------------------------------------------------------- */
 

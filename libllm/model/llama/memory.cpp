@@ -117,7 +117,8 @@ uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_h
     return n_low + static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
 }
 
-/* Refuses a context that cannot fit. A message at the start is better than the kernel's OOM killer later. */
+/* Refuses a context that cannot fit. An error message at the start is better than a process that the kernel's OOM
+ * killer ends later. */
 void check_fits(const measure &chosen)
 {
     for (size_t i = 0; i < chosen.size(); i++) {
@@ -252,8 +253,8 @@ bool has_addresses(uint64_t n_bytes)
 }
 
 /* Sets out->budget and out->n_ctx. If wish.is_exact, n_ctx becomes wish.n_ctx. If this does not fit, throws
- * model_llama_no_room with a text that names the option to change. Otherwise n_ctx becomes the largest that the budget
- * allows, up to wish.n_ctx. */
+ * model_llama_no_room with a text that names the option to change. Otherwise n_ctx becomes the largest number of tokens
+ * that the budget allows, up to wish.n_ctx. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {
     const uint64_t n_free = model_llama_memory_free();

@@ -323,8 +323,8 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
 }
 
 /* Returns how many cells are tried first. On the host, unused cells take only addresses, so each session gets its full
- * context. On a device, each session gets n_ctx cells if the options give n_ctx. Otherwise each gets the usual number,
- * but all together get at least the cells of one full context. */
+ * context. On a device, each session gets n_ctx cells if the options give n_ctx. Otherwise each gets
+ * MODEL_LLAMA_N_CTX_USUAL cells, and the pool has at least the cells of one full context. */
 uint64_t wished_cells(const model_llama *m, const model_options &o)
 {
     const uint64_t one = model_llama_padded(m->info.n_ctx);
@@ -413,7 +413,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
                       ": the device has too little free memory to compute a step; set a smaller --gpu-layers");
 }
 
-/* Makes a context and, on a device, computes its largest step. Returns false if this failed; llama.cpp's log may say
+/* Makes a context. On a device, also computes its largest step. Returns false if this failed; llama.cpp's log may say
  * why. */
 bool open_context(model_llama *m, const model_options &o, llama_context_params *p)
 {

@@ -1,5 +1,5 @@
-/* processor.cpp: describes the machine for people. Words say which features of the processor are used (llm_processor).
- * Numbers say which memory, cores and devices there are. Any thread. */
+/* processor.cpp: describes the machine for people. model_llama_processor says in words which features of the processor
+ * are used. model_llama_machine counts free memory and cores. model_llama_devices lists the devices. Any thread. */
 #include "machine/processor.h"
 
 #include <cstdio>

@@ -21,8 +21,8 @@
 namespace {
 
 constexpr uint32_t N_TOKENS_SMALL = 32; /* most tokens of a small step; larger steps use all threads */
-constexpr uint64_t MEASURED_US = 10000; /* for each number of threads, steps are measured for this time, but at least
-                                         * two steps */
+constexpr uint64_t MEASURED_US = 10000; /* each number of threads is measured for this time, and for at least two
+                                         * steps */
 constexpr uint64_t LONG_US = 100000;    /* if a step takes longer than this, it has work for every core, and fewer
                                          * threads are not tried */
 constexpr double WORTH = 0.97;          /* more threads are used only if they make a step at least 3 % shorter */

@@ -31,11 +31,11 @@
  * copy shares its cells with the source until the copy or the source is truncated or cleared. With model_options.exact,
  * the copy has its own cells from the start.
  *
- * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces. The
- * encoder chooses the longest piece at each position, and is exactly reversible for any bytes. There is no BOS, EOS is
- * <|im_end|>, and the template is ChatML. The model writes mostly words, sometimes punctuation, and sometimes a
- * character of two to four bytes as byte tokens. One token always has a clearly largest logit, and four tokens have the
- * next largest.
+ * Text: The vocabulary has a token for each of the 256 bytes, three control tokens (<|endoftext|>, <|im_start|>,
+ * <|im_end|>) and common English words and parts of words (pieces). The encoder chooses the longest piece at each
+ * position, and is exactly reversible for any bytes. There is no BOS, EOS is <|im_end|>, and the template is ChatML.
+ * The model writes mostly words, sometimes punctuation, and sometimes a character of two to four bytes as byte tokens.
+ * One token always has a clearly largest logit, and four tokens have the next largest.
  *
  * Options, with their defaults in parentheses (all values are integers, except those of script and fail_kind; unknown
  * options and invalid values are refused):
@@ -154,7 +154,8 @@ typedef struct sim_model {
     uint64_t n_calls;     /* number of decode calls */
     uint64_t n_counted;   /* number of decode calls that fail_at and fail_every count */
     float *logits;        /* n_outputs_max rows */
-    int32_t *row_of;      /* row of each batch index of the last successful call, or -1; n_batch entries */
+    int32_t *row_of;      /* for each batch index of the last successful call, its row in `logits`, or -1. Has n_batch
+                           * entries */
     uint32_t n_rows;
     sim_script *script; /* NULL for no script */
     const char *chat_template;

@@ -88,8 +88,8 @@ static const char *const characters[] = {"\xc3\xa9",     "\xc3\xbc",         "\x
                                          "\xe2\x9c\x93", "\xf0\x9f\x99\x82", "\xf0\x9f\x8e\x89"};
 enum { N_CHARACTERS = sizeof characters / sizeof characters[0] };
 
-/* Returns a byte that continues the incomplete character. If possible, this is the next byte of one of `characters`.
- * Otherwise it is any valid byte. */
+/* Returns a byte that continues the incomplete character. If possible, returns the next byte of one of `characters`.
+ * Otherwise returns any valid byte. */
 static int32_t continuation(const sim_state *s)
 {
     for (uint64_t i = 0; i < N_CHARACTERS; i++) {
