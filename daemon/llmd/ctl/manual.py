@@ -13,8 +13,8 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmctl status", "show whether llmd runs and is ready, and what it has done since its start"),
-        ("llmctl models pull Qwen/Qwen3-8B-GGUF", "download a model from huggingface.co; this needs no running llmd"),
-        ("llmctl chat --session work", "chat with the model; Ctrl-C stops an answer, Ctrl-D ends the chat"),
+        ("llmctl models pull Qwen/Qwen3-8B-GGUF", "download a model from huggingface.co. This needs no running llmd"),
+        ("llmctl chat --session work", "chat with the model. Ctrl-C stops an answer, Ctrl-D ends the chat"),
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
         (
             "llmctl sessions explain work",
@@ -59,7 +59,7 @@ FILES = Section(
         ("/run/llmd/llmd.sock", "the default socket if root runs llmd"),
         (
             "$XDG_RUNTIME_DIR/llmd/llmd.sock",
-            "the default socket if this user runs llmd; /tmp/llmd-UID/llmd.sock if XDG_RUNTIME_DIR is not set",
+            "the default socket if this user runs llmd. Without XDG_RUNTIME_DIR, /tmp/llmd-UID/llmd.sock",
         ),
         (
             "~/.local/state/llmd/chats",

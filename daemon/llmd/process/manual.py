@@ -25,12 +25,12 @@ SIGNALS = Section(
         (
             "SIGTERM, SIGINT",
             "stop: wait up to --shutdown-timeout until running requests end, cancel those that still run, and save the "
-            "sessions; a second signal ends llmd at once, and changes that are not saved yet are lost, as in a crash",
+            "sessions. A second signal ends llmd at once. Changes that are not saved yet are then lost, as in a crash",
         ),
         (
             "SIGHUP",
-            "read --api-key-file again (systemctl reload llmd); if llmd was started from a terminal, SIGHUP means that "
-            "the terminal was closed, and llmd stops as after SIGTERM",
+            "read --api-key-file again (systemctl reload llmd). Exception: if llmd was started from a terminal, SIGHUP "
+            "means that the terminal was closed. llmd then stops as after SIGTERM",
         ),
         ("SIGQUIT", "print the stack of every thread and exit at once"),
     ),
@@ -72,8 +72,8 @@ ENVIRONMENT = Section(
     "environment",
     (
         ("LLMD_NAME", "sets the option of that name: LLMD_CTX_SIZE sets --ctx-size"),
-        ("XDG_RUNTIME_DIR", "the default unix socket is llmd/llmd.sock in this directory; --socket sets another path"),
-        ("XDG_STATE_HOME", "the default state directory is llmd in this directory; --state-dir sets another path"),
+        ("XDG_RUNTIME_DIR", "the default unix socket is llmd/llmd.sock in this directory. --socket sets another path"),
+        ("XDG_STATE_HOME", "the default state directory is llmd in this directory. --state-dir sets another path"),
         ("HF_HOME", "directory of downloaded models, instead of ~/.cache/huggingface"),
         ("HF_TOKEN", "token for private and gated models of huggingface.co"),
         ("HF_ENDPOINT", "another hub, instead of https://huggingface.co"),
@@ -86,11 +86,11 @@ FILES = Section(
     (
         (
             "/run/llmd/llmd.sock",
-            "the unix socket if root runs llmd; every user who can open the socket is an administrator",
+            "the unix socket if root runs llmd. Every user who can open the socket is an administrator",
         ),
         (
             "$XDG_RUNTIME_DIR/llmd/llmd.sock",
-            "the unix socket if another user runs llmd; /tmp/llmd-UID/llmd.sock if XDG_RUNTIME_DIR is not set",
+            "the unix socket if another user runs llmd. Without XDG_RUNTIME_DIR, /tmp/llmd-UID/llmd.sock",
         ),
         ("/var/lib/llmd", "the state directory if root runs llmd: sessions that survive a restart, and parked states"),
         ("~/.local/state/llmd", "the state directory if another user runs llmd"),
@@ -111,7 +111,7 @@ READ_ON = Section(
 
 TOML = (
     "--config names this file. It is in TOML (https://toml.io). Each option of llmd is a key: --ctx-size is "
-    "ctx_size, or ctx-size. A value is text, a number, true or false, or a list of texts; a size can have a unit "
+    "ctx_size, or ctx-size. A value is text, a number, true or false, or a list of texts. A size can have a unit "
     '("8G").',
     "The command line overrides the environment, and the environment overrides the file. If a key is unknown or "
     "occurs twice, or if a value is invalid, llmd prints an error that names the key and does not start. llmd reads "
