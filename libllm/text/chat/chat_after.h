@@ -11,8 +11,8 @@
  * the answer ends. After a tool call, the text from the sentinel to the end of the turn is skipped. The model itself
  * generated this text before it stopped. The alternative would be to render everything and to put the session's tokens
  * in place of the answers. But this works only if the template renders the text around the answers in the same way as
- * in the earlier prompts. If the end of the answer is in any doubt, the prompt is the whole rendered chat, because a
- * longer prefill is better than a wrong history. */
+ * in the earlier prompts. If the end of the answer is in any doubt, the prompt is the whole rendered chat. A longer
+ * prefill is better than a wrong history. */
 #ifndef LLM_CHAT_AFTER_H
 #define LLM_CHAT_AFTER_H
 

@@ -27,8 +27,8 @@ struct chat_family {
     /* Changes the rendered text; NULL if the family needs no such change. `asks` is true if the text was rendered with
      * a generation prompt. */
     void (*change_text)(bool asks, chat_text *rendered);
-    /* If the rendered text leaves the model's turn open, it already contains the first bytes of the answer's opening
-     * (chat_form.h). Returns the number of these bytes. NULL if the number is always 0. */
+    /* If the model's turn is open at the end of the rendered text, the text already contains the first bytes of the
+     * answer's opening (chat_form.h). Returns the number of these bytes. NULL if the number is always 0. */
     size_t (*n_opened)(const std::string &opening, const chat_text &rendered);
     unsigned traits;
 

@@ -185,8 +185,9 @@ std::string with_mark(const std::string &text, const std::string &mark)
 }
 
 /* Adds a sentinel to each text that a template might move before the answer, or leave out. Only the messages after the
- * answer are changed; `from` is the first of them. Some families move tool results into the answer (GATHERS_RESULTS in
- * chat_family.h). Such results get no sentinel, because these families parse results as JSON. */
+ * answer are changed. `from` is the index of the first of these messages. Some families move tool results into the
+ * answer (GATHERS_RESULTS in chat_family.h). Such results get no sentinel, because these families parse results as
+ * JSON. */
 void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
