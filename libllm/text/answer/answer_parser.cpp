@@ -399,7 +399,7 @@ void llm_answer_parser::give_up()
     is_outside = true;
 }
 
-/* Puts the text `rest`, which was consumed last, back into `incoming`. The text is then consumed again. */
+/* Puts the text `rest`, which was consumed last, back into `incoming`, so that it is consumed a second time. */
 void llm_answer_parser::go_back(const std::string &rest)
 {
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {

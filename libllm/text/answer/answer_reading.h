@@ -59,7 +59,7 @@ class answer_form {
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
     /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply. Also returns fits == false
-     * for a second call if only one call is allowed. */
+     * for a text with a second call if only one call is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */

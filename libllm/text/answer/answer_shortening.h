@@ -3,10 +3,10 @@
  * - tool calls before the last one,
  * - complete elements of lists and objects that are still open,
  * - the middle of a long string.
- * Used only by the answer parser. An example, before and after:
+ * Used only by the answer parser. An example, with the first line before and the second line after shortening:
  *
- *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "32 bytes, 4,000 bytes, 96 bytes
- *   {"files": [{"text": "32 bytes, 96 bytes
+ *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "(32 bytes)(4,000 bytes)(96 bytes)
+ *   {"files": [{"text": "(32 bytes)(96 bytes)
  *
  * The model's next text should be parsed in the same way after both texts. This cannot be proved, so it is checked. The
  * shortened text is parsed once, and its result is compared with the result for the whole text (answer_says_less). The

@@ -274,9 +274,8 @@ class argument_rules {
         return g.sequence(parts);
     }
 
-    /* Returns the rule of all arguments that can follow at some point of the tool call. `left` says which counted
-     * arguments have not occurred before this point. Each such set of arguments has one rule, because the order of the
-     * earlier arguments does not matter. */
+    /* Returns the rule for the rest of a tool call's arguments. `left` says which counted arguments the call still
+     * lacks. There is one rule for each `left`, whatever the order of the earlier arguments was. */
     size_t rest(const std::vector<bool> &left, bool is_first)
     {
         const auto found = rests.find(left);

@@ -39,9 +39,9 @@ common_json result_of_call()
     return out;
 }
 
-/* Renders a conversation that ends with a tool call. With `has_result`, it ends with the result of the call. The
- * arguments are tried as an object and then as JSON text, which some templates need. Returns "" if the template accepts
- * neither. */
+/* Renders a conversation that ends with a tool call. If `has_result` is true, the result of this call follows. The
+ * arguments are passed as an object. If the template refuses the object, they are passed as JSON text. Returns "" if
+ * the template refuses both. */
 std::string rendered(const common_chat_template &tmpl, autoparser::generation_params params, bool has_result)
 {
     const common_json text = common_json::make(std::string("{\"a\": \"b\"}"));

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-/* A node is a JSON object. Nodes refer to each other by number, also in cycles. */
+/* A node is a JSON object. Nodes refer to each other by number. These references can form cycles. */
 class parser_graph {
   public:
     explicit parser_graph(common_json parser); /* throws */

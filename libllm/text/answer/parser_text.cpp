@@ -81,8 +81,8 @@ common_json written(const common_peg_until_parser &p)
     return {{"type", "until"}, {"delimiters", p.delimiters}};
 }
 
-/* Leaves the schema out, because no schema of a client is passed to llama.cpp. llama.cpp's grammar for it would differ
- * from the grammar of text/schema. */
+/* Leaves the schema out, because no schema of a client is passed to llama.cpp. llama.cpp's grammar for a schema would
+ * differ from the grammar that text/schema makes. */
 common_json written(const common_peg_schema_parser &p)
 {
     return {{"type", "schema"}, {"child", p.child}, {"name", p.name}, {"raw", p.raw}};
