@@ -70,15 +70,15 @@ bool has_penalties(const llm_sampling &s)
            (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
 }
 
-/* Orders the larger logit first. If logits are equal, the smaller id comes first. So the order is the same on every
- * run. */
+/* Returns whether `a` comes before `b`. The larger logit comes first. If the logits are equal, the smaller id comes
+ * first, so that the order is the same on every run. */
 bool comes_first(const candidate &a, const candidate &b)
 {
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
 /* Return scratch memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
- * the sampler. So it stays in the processor's cache when the thread samples for many requests. */
+ * the sampler. So the memory stays in the processor's cache when the thread samples for many requests. */
 float *weights_of_thread(uint32_t n)
 {
     static thread_local std::vector<float> weights;
@@ -126,7 +126,7 @@ struct sampler {
 
     bool needs_chain;
     std::unique_ptr<sampler_chain> chain; /* created when the first token is picked */
-    std::vector<int32_t> history;         /* until the chain exists, the tokens to pass to the chain */
+    std::vector<int32_t> history;         /* the tokens that the chain receives when it is created */
     std::vector<std::string> breakers;
 
     std::string document; /* document of the constraint; empty after it was parsed for the first token */
@@ -324,7 +324,7 @@ int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
 }
 
 /* Draws a token. `token` has the largest logit, which is finite. The request's first sampler among top_k, top_p and
- * min_p finds the candidates, without sorting the vocabulary. The others drop some of these candidates. */
+ * min_p finds the candidates, without sorting the vocabulary. The others of these three drop some candidates. */
 int32_t draw(sampler *s, const float *logits, int32_t token)
 {
     const llm_sampling &p = s->sampling;
