@@ -2,10 +2,10 @@
 
 Each session has a file, and each saved session has one, too, under its label. Only the user can read the files. A
 conversation is the user's own text and must not be lost. In contrast, the daemon's state is a cache and may be lost. So
-only reset and close delete a conversation. If a file would be overwritten with another conversation, the old file is
-first renamed to a name that ends in .previous-N.json. This happens if another llmctl uses the same session, or after a
-load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed. If
-writing fails, the old file stays, and DiskFailed is raised.
+only reset and close delete a conversation. Before a file is overwritten with another conversation, the old file is
+renamed. Its new name ends in .previous-N.json. This happens if another llmctl uses the same session. It also happens
+after a load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed.
+If writing fails, the old file stays, and DiskFailed is raised.
 """
 
 from __future__ import annotations

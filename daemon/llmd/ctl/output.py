@@ -24,9 +24,9 @@ def prepare() -> None:
     """Prepares the standard streams. Must be called before any file or socket is opened. Afterwards, undecodable bytes
     are read as U+FFFD, and unencodable characters are written as escapes.
 
-    If the program that started llmctl has closed a stream, sys.stdin, sys.stdout or sys.stderr is None. Without this
-    function, print() would then write remarks to standard output, and the next socket would get the descriptor of the
-    closed stream.
+    The program that starts llmctl may have closed a standard stream. sys.stdin, sys.stdout or sys.stderr is then None.
+    Without this function, print() would write remarks to standard output, and the next socket would get the descriptor
+    of the closed stream.
     """
     is_closed = sys.stdout is None
     for number in range(3):

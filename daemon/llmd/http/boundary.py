@@ -289,8 +289,9 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
 
 
 def _generated(generations: Sequence[Generation]) -> dict[str, object]:
-    """Returns the fields of the log line about the generations of a request. There are several if n is above 1.
-    `generated_tokens` counts the tokens of all generations. All other fields describe the first generation.
+    """Returns the fields of the log line about the generations of a request. A request with `n` above 1 has several
+    generations. `generated_tokens` counts the tokens of all generations. All other fields describe the first
+    generation.
     """
     first = generations[0]
     values: dict[str, object] = {

@@ -121,8 +121,8 @@ class Connection(web.RequestHandler):
     def _more_received(self, data: bytes) -> None:
         """Accepts bytes while a request is being answered: the rest of its body, or later requests. If aiohttp's parser
         finds an error in the body, aiohttp only queues the error as a new message. The code that receives the body
-        would wait forever. So this method ends the body and records the error if a new message arrives during an
-        incomplete body.
+        would wait forever. A new message during an incomplete body means such an error. This method then ends the body
+        and records the error.
         """
         n_messages = len(self._messages)
         super().data_received(data)
@@ -190,7 +190,7 @@ class Connection(web.RequestHandler):
 
     async def _linger(self) -> None:
         """Waits until the client stops sending, at most LINGER_S. Called before the connection is closed. If llmd
-        closed a connection with unread bytes of the client, the kernel would send a reset. The client would then not
+        closed a connection before reading all received bytes, the kernel would send a reset. The client would then not
         get the error answer.
         """
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:

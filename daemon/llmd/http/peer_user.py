@@ -110,8 +110,8 @@ class PeerUsers:
         self._sources = []
 
     def user_of(self, connection: socket.socket) -> int | None:
-        """Returns the client's user id. Returns None if the kernel does not know the user. Examples are clients on
-        another machine or in another network namespace. Raises UnknownUserError.
+        """Returns the client's user id. Returns None if the kernel does not know the user. For example, users on other
+        machines or in other network namespaces are unknown. Raises UnknownUserError.
         """
         for source in list(self._sources):
             try:
@@ -126,8 +126,8 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Uses only the source `trusted` from now on, because it has reported a user. llmd's check of this source at
-        the start may have failed. For example, the loopback interface may have been down.
+        """Uses only the source `trusted` from now on, because it has reported a user. This source may have failed
+        llmd's check at the start. For example, the loopback interface may have been down.
         """
         self.is_trusted = True
         for source in self._sources:

@@ -21,7 +21,7 @@ class DownloadDisplay:
     """Shows how much of a download is done. Called after each change of a download, in the thread that downloads."""
 
     def __init__(self, say: Callable[[str], None], has_bar: bool | None = None) -> None:
-        """`say` prints a line. If `has_bar` is None, a bar is drawn if standard error is a terminal."""
+        """`say` prints a line. If `has_bar` is None, a bar is drawn on a terminal only."""
         self._say = say
         self._has_bar = _is_terminal() if has_bar is None else has_bar
         self._percent_said = -1

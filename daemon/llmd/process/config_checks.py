@@ -42,9 +42,11 @@ CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> int:
-    """Returns the number of processors that this process can use. This is the smallest of two kinds of limits. One
-    limit is the number of processors in the affinity mask. The other limits are the CPU quotas of the control groups
-    (version 2). libllm computes the same number in machine/cgroup.h.
+    """Returns the number of processors that this process can use. This is the smallest of two kinds of limits:
+    - the number of processors in the affinity mask,
+    - the CPU quotas of the control groups (version 2).
+
+    libllm computes the same number in machine/cgroup.h.
     """
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 

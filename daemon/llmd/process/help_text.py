@@ -50,8 +50,8 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 def unrecognized(arguments: Sequence[str], flags: Iterable[str], synonyms: Mapping[str, str] | None = None) -> str:
     """Returns the error message for command-line arguments that the parser did not recognize. If the first of these
-    arguments is a flag, the message is about this flag only. `synonyms` maps flags of other programs to llmd's flags,
-    which the message then suggests.
+    arguments is a flag, the message is about this flag only. `synonyms` maps flags of other programs to llmd's flags.
+    For such a flag, the message suggests llmd's flag.
     """
     if not arguments[0].startswith("-"):
         return f"unrecognized arguments: {' '.join(arguments)}"

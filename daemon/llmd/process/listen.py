@@ -209,8 +209,8 @@ def _lock(path: Path) -> int:
 
 
 def _remove_dead(path: Path) -> None:
-    """Removes the socket that a killed daemon has left at `path`. Raises an error, and removes nothing, if the file at
-    `path` is anything else.
+    """Removes the socket that a killed daemon has left at `path`. If the file at `path` is anything else, removes
+    nothing and raises an error.
     """
     try:
         found = os.lstat(path)

@@ -15,8 +15,8 @@ LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Sends the lines to the service manager, like sd_notify(3). Returns False if no service manager expects them, or
-    if they cannot be sent.
+    """Sends the lines to the service manager, like sd_notify(3). Returns False if no service manager expects lines, or
+    if sending fails.
     """
     address = environment.get("NOTIFY_SOCKET")
     if not address:

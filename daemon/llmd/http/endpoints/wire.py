@@ -38,9 +38,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(Timeline, frozen=True, kw_only=True):
-    """A session. Its counts, such as `tokens` and `requests`, are sums over its branches. `slot` and `last` are those
-    of the most recently used branch. `state` is the state of a running branch or, if no branch runs, of the most
-    recently used branch.
+    """A session. Its counts, such as `tokens` and `requests`, are sums over its branches. `slot` and `last` belong to
+    the most recently used branch. `state` is the state of a running branch. If no branch runs, it is the state of the
+    most recently used branch.
     """
 
     id: str
