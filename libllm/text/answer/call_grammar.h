@@ -2,7 +2,7 @@
  * <parameter=city> and </parameter> (Qwen3-Coder, GLM, MiniMax, DeepSeek V3.2). llama.cpp's grammar for these model
  * families requires arguments in the order of the schema, allows any text for a string, and allows no argument that the
  * schema does not declare. The grammar made here enforces the schema (enum, pattern, lengths). It allows arguments in
- * any order if the tool has few arguments. The function is pure. */
+ * any order, unless this would take too many rules. The function is pure. */
 #ifndef LLM_CALL_GRAMMAR_H
 #define LLM_CALL_GRAMMAR_H
 
