@@ -169,8 +169,8 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """True if the request must be parsed and rendered in a text thread because of its size. In the event loop, this
-        work would delay other requests.
+        """True if the request is too large for the event loop. A text thread must then parse and render it. In the
+        event loop, this work would delay other requests.
         """
         return self.n_bytes > limits.TEXT_SHORT_BYTES
 

@@ -62,8 +62,9 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Returns the value if
-    the text has only two kinds of faults: integers written as floats, and unknown members without effect.
+    """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Two kinds of faults
+    are no errors: integers written as floats, and unknown members without effect. If the text has only such faults,
+    returns the value.
     """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")

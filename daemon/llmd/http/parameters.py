@@ -57,7 +57,7 @@ def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) ->
 
 
 def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
-    """Decorates the type of a request's body: adds parameters that are accepted without effect. A keyword argument is a
+    """Decorates the type of a request's body. Adds parameters that are accepted without effect. A keyword argument is a
     parameter with a note for the documentation.
     """
     every = {**dict.fromkeys(names, ""), **notes}

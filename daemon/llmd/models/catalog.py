@@ -161,8 +161,8 @@ def _in_cache() -> Iterator[LocalModel]:
 
 
 def _tagged(repository: str, one: Candidate, models: Sequence[Candidate]) -> str:
-    """Returns OWNER/NAME:QUANTIZATION. Exception: returns OWNER/NAME:FILE if the file's quantization is unknown or
-    shared by other files.
+    """Returns OWNER/NAME:QUANTIZATION. If the quantization is unknown, or several files have it, returns
+    OWNER/NAME:FILE instead.
     """
     same = [other for other in models if other.quantization == one.quantization]
     tag = one.quantization if one.quantization and len(same) == 1 else one.first.rpartition("/")[2]

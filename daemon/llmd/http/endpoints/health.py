@@ -1,5 +1,5 @@
-"""The endpoints about the daemon's health, and /metrics. /live shows that the process is alive, /health that the model
-is loaded, and /ready that the daemon can serve requests.
+"""The endpoints about the daemon's health, and /metrics. /live shows that the process is alive. /health shows that the
+model is loaded. /ready shows that the daemon can serve requests.
 """
 
 from __future__ import annotations
