@@ -480,7 +480,7 @@ struct beginning {
     bool is_harmless;
 };
 
-/* For each rule, the rules with which it can begin. The beginnings of one rule are adjacent in `all`. */
+/* For each rule, the rules with which this rule can begin. The beginnings of one rule are adjacent in `all`. */
 struct graph {
     std::vector<beginning> all;
     std::vector<size_t> ends; /* end of each rule's beginnings in `all` */

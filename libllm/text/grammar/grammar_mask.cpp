@@ -1,6 +1,7 @@
-/* grammar_mask.cpp: finds the tokens that can come next. For this it walks through the prefix tree of the vocabulary
- * (vocabulary_trie.h). A token is allowed if the grammar allows its whole text. In the tree, a beginning that many
- * tokens share is checked only once. If "st" is not allowed, thousands of tokens that begin with "st" are skipped.
+/* grammar_mask.cpp: finds the tokens that can come next. For this, find_texts goes through the prefix tree of the
+ * vocabulary (vocabulary_trie.h). A token is allowed if the grammar allows its whole text. In the tree, a beginning
+ * that many tokens share is checked only once. If "st" is not allowed, thousands of tokens that begin with "st" are
+ * skipped.
  *
  * Shared beginnings do not help if most tokens are allowed. In a JSON string nearly all 150,000 tokens are allowed.
  * Each character of each token would be a step. Therefore a branch of the tree can be allowed as a whole (see the
@@ -131,7 +132,7 @@ inline bool grammar_walk::take(point &p, uint8_t byte)
 }
 
 /* Finds the tokens whose text the grammar allows, in the order of the tree. path[d] is the position in the grammar
- * after the first d bytes of the current text. So when the walk returns to a node's parent, its position is known. */
+ * after the first d bytes of the current text. So the position is known when the search returns to a node's parent. */
 void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;

@@ -6,7 +6,7 @@
 
 namespace {
 
-/* limit on the stacks that one call examines. Examining so many takes a fraction of a second */
+/* limit on the stacks that one call examines. Examining this many takes a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
@@ -44,8 +44,8 @@ void grammar_walk::spend(uint64_t n)
 }
 
 /* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once. So two
- * derivations that arrive at the same stack continue as one. Otherwise ambiguous grammars would double their stacks
- * with every character. */
+ * derivations that arrive at the same stack continue as one stack. Otherwise ambiguous grammars would double their
+ * stacks with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));

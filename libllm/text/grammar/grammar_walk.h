@@ -22,7 +22,7 @@
  * In a JSON string, nearly all characters lead to the same place. A *run* is the set of ASCII characters that lead to
  * one place. One comparison with a run shows whether a whole branch of the vocabulary's prefix tree is allowed. Without
  * runs, each character of each token was a separate step. In the slowest cases, picking a token took 6 to 41 ms (99th
- * percentile, vocabulary of 151,643 tokens). With runs it takes 0.5 to 1.1 ms.
+ * percentile, vocabulary of 151,643 tokens). With runs, picking a token takes 0.5 to 1.1 ms.
  *
  * A client can send a grammar that is designed to be slow. For example, ambiguous rules multiply the stacks. If one
  * call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the

@@ -1,6 +1,6 @@
 /* lark_grammar.cpp: parses a Lark grammar from beginning to end and writes each rule as GBNF. Groups are parsed by
- * recursion of limited depth. An unknown construct is an error that names the construct. If it were ignored instead,
- * the model could write answers that the client's own parser rejects. */
+ * recursion of limited depth. An unknown construct is an error that names the construct. If such a construct were
+ * ignored, the model could write answers that the client's own parser rejects. */
 #include "text/grammar/lark_grammar.h"
 
 #include <algorithm>

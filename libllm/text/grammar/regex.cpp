@@ -1,5 +1,5 @@
-/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs. If they were ignored,
- * the grammar would allow texts that the client's own check of the expression then rejects. */
+/* regex.cpp: a recursive-descent parser of limited depth. The parser refuses unknown constructs. If unknown constructs
+ * were ignored, the grammar would allow texts that do not match the expression in the client's own check. */
 #include "text/grammar/regex.h"
 
 #include <algorithm>

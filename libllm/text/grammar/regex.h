@@ -25,8 +25,8 @@ struct regex_part {
     uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if there is no upper limit */
 };
 
-/* Parses an expression. Throws grammar_fault if it is malformed. Throws grammar_beyond for parts that no grammar can
- * enforce, such as back references, word boundaries and look-around. */
+/* Parses an expression. Throws grammar_fault if the expression is malformed. Throws grammar_beyond for parts that no
+ * grammar can enforce, such as back references, word boundaries and look-around. */
 regex_part regex_read(const std::string &expression);
 
 [[noreturn]] void regex_refuse(const std::string &what); /* throws grammar_beyond */
