@@ -235,8 +235,8 @@ class partition {
         return parts;
     }
 
-    /* Splits the classes of the states in `changed`, which can lead to a new class. Afterwards `changed` contains the
-     * states that lead to a class made by this call. */
+    /* `changed` contains states with a transition to a new class. Splits the classes of these states. Afterwards
+     * `changed` contains the states with a transition to a class made by this call. */
     void split(std::vector<uint32_t> &changed)
     {
         for (const uint32_t state : changed) {

@@ -10,9 +10,10 @@
  * 92.3 % of the resulting grammars were right. The converter forbade undeclared members without an error. If several
  * keywords constrained one value, the converter enforced only one of them. Here schema_grammar first merges all
  * keywords that constrain a value, such as allOf, $ref and its siblings, `not` and dependencies. Then schema_grammar
- * writes GBNF from the result. Under STRICT it accepts 95.8 % of 400 schemas of MaskBench, and 99.7 % of the resulting
- * grammars are right (tests/schemas/corpus_driver). As JSON Schema demands, an object can have members that its schema
- * does not declare. Such an object is called open. An object is closed if its schema forbids undeclared members.
+ * writes GBNF from the result. Under STRICT, schema_grammar accepts 95.8 % of 400 schemas of MaskBench, and 99.7 % of
+ * the resulting grammars are right (tests/schemas/corpus_driver). As JSON Schema demands, an object can have members
+ * that its schema does not declare. Such an object is called open. An object is closed if its schema forbids undeclared
+ * members.
  *
  * Everything that a schema can make large has a limit:
  * - the nesting of the document,

@@ -5,8 +5,9 @@
  * Several choices multiply the shapes: ten anyOf of four alternatives each have a million combinations. Choices are
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
- * dropped at once. Its own choices are never tried. If more than SHAPES_MAX shapes remain, or the budget is spent,
- * STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the unconditional conditions. */
+ * dropped at once. The choices inside such an alternative are never tried. If more than SHAPES_MAX shapes remain, or
+ * the budget is spent, STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the
+ * unconditional conditions. */
 #include <algorithm>
 #include <cmath>
 
@@ -158,8 +159,8 @@ size_t expansion::state::n_items() const
     return n;
 }
 
-/* Merges all pending conditions of the state `s` (the conditions on one value). If choices remain, takes one of them.
- * Calls itself for each alternative of this choice with a copy of the state. Appends to `out` one shape for each
+/* Merges all pending conditions of the state `s` (the conditions on one value). If choices remain, takes one choice and
+ * calls itself for each alternative of this choice, with a copy of the state. Appends to `out` one shape for each
  * combination of alternatives that does not contradict itself. If `has_choices` is false, all choices are ignored.
  *
  * A condition that is already merged (in `met`) is skipped. Without this check, a schema such as {"allOf": [{"$ref":
@@ -227,8 +228,8 @@ bool expansion::apply(state &s, const condition &c)
 
 namespace {
 
-/* Applies the keyword `type`: keeps only the types that it names. If one of the names is unknown, changes nothing and
- * sets *is_known to false. "integer" becomes NUMBER with is_integer set. ["integer", "number"] does not set
+/* Applies the keyword `type`: keeps only the types that the keyword names. If one of the names is unknown, changes
+ * nothing and sets *is_known to false. "integer" becomes NUMBER with is_integer set. ["integer", "number"] does not set
  * is_integer. */
 void apply_types(shape &s, const schema_json &type, bool *is_known)
 {

@@ -8,8 +8,8 @@
 
 #include "text/schema/automaton.h"
 
-/* Returns the automaton of the strings that have this format. Returns NULL for a format that is not enforced, which
- * JSON Schema permits. Building an automaton takes milliseconds, so each is built once and kept as long as the process
+/* Returns the automaton of the strings that have this format. Returns NULL if llmd does not enforce the format. JSON
+ * Schema permits this. Building an automaton takes milliseconds, so each is built once and kept as long as the process
  * runs. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 

@@ -19,8 +19,8 @@ bool is_named(const char *keyword, const char *name)
 }
 
 /* Returns whether the schema has the keyword with a value of the right type. For `minimum`, JSON Schema demands a
- * number. A keyword with a value of another type is ignored: everything satisfies it, and nothing satisfies its
- * negation. Without this check, the negation of {"minimum": {...}} made a grammar rule with the text of the object
+ * number. A keyword with a value of another type is ignored: every value satisfies the keyword, and no value satisfies
+ * its negation. Without this check, the negation of {"minimum": {...}} made a grammar rule with the text of the object
  * instead of digits. */
 bool says_something(const schema_json &schema, const char *keyword)
 {
@@ -40,7 +40,7 @@ bool says_something(const schema_json &schema, const char *keyword)
 }
 
 /* Returns the negations of the schema's keywords, one condition each. A value violates the schema if it satisfies at
- * least one of them. */
+ * least one of these conditions. */
 std::vector<condition> negated_parts(const schema_json &schema)
 {
     std::vector<condition> out;

@@ -232,8 +232,8 @@ std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 }
 
 /* Returns GBNF alternatives for the numbers between the bounds. A length is the number of digits before the point. Each
- * length in which a bound excludes some numbers has one alternative. All lengths between share one alternative. The
- * list is empty if no number is between the bounds. */
+ * length in which a bound excludes some numbers has one alternative. All other lengths that the bounds allow share one
+ * alternative. The list is empty if no number is between the bounds. */
 std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};

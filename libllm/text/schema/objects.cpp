@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t COUNTED_MAX = 4096; /* limit on the grammar rules of an object whose members are counted */
 constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
-/* maximum number of members in any order: n such members take 2^n rules */
+/* largest number of members that are allowed in any order. n such members take 2^n rules */
 constexpr size_t UNORDERED_MAX = 5;
 
 const schema_json *object_in(const schema_json &source, const char *name)
@@ -88,9 +88,9 @@ void writer::narrow_names(const shape &s, automaton *names)
 }
 
 /* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
- * shape adds conditions. If some of its patterns match the name, it adds their patternProperties. Otherwise it adds its
- * additionalProperties. `are_known` is false if some pattern has no automaton. Because such a pattern could match the
- * name, a schema with patterns then adds no additionalProperties. */
+ * shape adds conditions. A schema with patterns that match the name adds the schemas of these patterns. Any other
+ * schema adds its additionalProperties. `are_known` is false if some pattern has no automaton. Because such a pattern
+ * could match the name, a schema with patterns then adds no additionalProperties. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;

@@ -209,8 +209,8 @@ class automaton_writer {
                s.ways[0].to == state;
     }
 
-    /* Returns the state's transition if the string must continue with this one character. Returns NULL if the string
-     * can end here. Also returns NULL for several possible characters, and for a control character. */
+    /* Returns the state's only transition if the string must continue and only one character is possible. Returns NULL
+     * if the string can end here. Also returns NULL for several possible characters, and for a control character. */
     const automaton::way *only_way(uint32_t state) const
     {
         const automaton::state &s = a.states[state];

@@ -42,14 +42,15 @@ struct condition {
     const schema_json *schema;
     bool is_negated = false;
     const char *keyword = nullptr; /* NULL if the condition is the whole schema */
-    uint32_t index = 0;            /* if the condition is one element of the keyword's list or object: its index */
+    uint32_t index = 0;            /* index of the element, if the condition is one element of the keyword's list or
+                                    * object */
 
     auto key() const
     {
         return std::make_tuple(schema, keyword, index, is_negated);
     }
-    bool operator<(const condition &other) const /* only for lookups: addresses, and so this order, differ from run to
-                                                  * run */
+    bool operator<(const condition &other) const /* used only for lookups, because addresses, and so this order, differ
+                                                  * from run to run */
     {
         return key() < other.key();
     }
@@ -126,7 +127,8 @@ struct shape {
                                                                      * object */
     size_t items_least = 0, items_most = SIZE_MAX;
     bool is_unique = false;
-    std::vector<condition> contained; /* for each of these, at least one array item must satisfy it */
+    std::vector<condition> contained; /* for each of these conditions, at least one array item must satisfy the
+                                       * condition */
     name_list required;
     std::set<std::string> absent;
     /* conditions on object members by name, in addition to the schemas in object_sources */
@@ -164,7 +166,7 @@ struct verdict {
     enum { INVALID, VALID, UNKNOWN } is;
     const schema_json *schema = nullptr; /* for an UNKNOWN verdict: the schema that could not be tested */
     const char *keyword = nullptr;       /* for an UNKNOWN verdict: STRICT refuses the schema because of this keyword.
-                                          * NULL: STRICT accepts the value */
+                                          * If `keyword` is NULL, STRICT accepts the value */
 };
 
 class expansion {
@@ -175,8 +177,8 @@ class expansion {
     {}
 
     /* Returns the shapes of a node. A value that satisfies one of these shapes satisfies all conditions of the node. An
-     * empty list means that no value does. Under STRICT, a keyword that cannot be enforced throws grammar_beyond with
-     * the keyword's name. Other errors in the schema throw grammar_fault. */
+     * empty list means that no value satisfies the node. Under STRICT, a keyword that cannot be enforced throws
+     * grammar_beyond with the keyword's name. Other errors in the schema throw grammar_fault. */
     const std::vector<shape> &shapes_of(const node &n);
 
     /* Returns whether a value of the document satisfies the node. The value is from enum or const, or is a member name.

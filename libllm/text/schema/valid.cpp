@@ -130,7 +130,7 @@ bool is_valid_number(const schema_json &value, const schema_json &schema)
     for (const char *name : {"multipleOf", "divisibleBy"}) {
         if (has(name) && schema[name].get<double>() > 0) {
             const double n = value.get<double>() / schema[name].get<double>();
-            /* 0.3 / 0.1 is not an integer in floating point */
+            /* a small difference is allowed, because 0.3 / 0.1 is not exactly 3 in floating point */
             if (std::fabs(n - std::round(n)) >= 1e-9 * std::max(1.0, std::fabs(n))) {
                 return false;
             }

@@ -273,7 +273,7 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
 }
 
 /* Returns GBNF for an array in which at least one item matches `contained`. Any number of other items can be before and
- * after it, and these can match `contained`, too. */
+ * after this item, and they can match `contained`, too. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +

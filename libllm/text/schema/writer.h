@@ -20,11 +20,12 @@ class writer {
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
-    /* Returns one element of GBNF for the values that satisfy all `conditions`. Returns "" if no value does. */
+    /* Returns one element of GBNF for the values that satisfy all `conditions`. Returns "" if no value satisfies all of
+     * them. */
     std::string value(const node &conditions);
 
-    /* Returns the strings that satisfy the node, or nullopt if every string does. Throws grammar_beyond if that takes
-     * too much work. */
+    /* Returns the strings that satisfy the node, or nullopt if every string satisfies it. Throws grammar_beyond if
+     * finding the strings takes too much work. */
     std::optional<automaton> texts_of(const node &n);
 
     /* A class of undeclared members. Their names are declared by no schema of the shape, and all match the same
