@@ -2,7 +2,7 @@
  * deterministic simulation with the same memory rules. No other part of libllm depends on which implementation runs.
  *
  * A model holds up to info.n_seq sequences. The model stores only the state of a sequence. The caller (branch.c) stores
- * the tokens that the sequence has consumed. The position of a sequence is their number.
+ * the tokens that the sequence has consumed. The position of a sequence is the number of these tokens.
  *
  * Threads: only the decode thread calls functions that use sequences. The text operations (tokenize, piece, is_end) use
  * immutable tables, so any thread can call them.
@@ -89,7 +89,7 @@ typedef struct model_batch {
     const uint8_t *outputs; /* 1 if logits are requested after this token, which is allowed for at most
                              * info.n_outputs_max tokens */
     /* NULL, or a function that is called often during a long decode call. If stop() returns true, the decode call is
-     * stopped. Thanks to this, a cancel does not wait for the end of a long prefill. Not every call can be stopped
+     * stopped. So a cancel does not have to wait for the end of a long prefill. Not every call can be stopped
      * (info.n_stoppable). */
     bool (*stop)(void *context);
     void *stop_context;
@@ -114,8 +114,8 @@ typedef struct model_ops {
 
     /* Returns the logits after the token at index i of the last batch. Returns NULL if no logits were requested after
      * this token. Also returns NULL if the decode call did not return MODEL_OK. The n_vocab floats are valid until the
-     * next decode call or close. Truncating or clearing a sequence does not change them. The caller can modify the
-     * logits in place. */
+     * next decode call or close. Truncating or clearing a sequence does not change the logits. The caller can modify
+     * the logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly.

@@ -23,7 +23,7 @@ constexpr size_t N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS;
 constexpr size_t STACK_BYTES = 1 << 16;
 
 thread_local bool is_opening, is_stepping;
-const char *crash_notice; /* set before the handlers, which read it, are installed */
+const char *crash_notice; /* set before the signal handlers are installed, because they read it */
 size_t n_notice;
 
 /* Removes the file name and the line number from a message such as "/path/file.cpp:12: GGML_ASSERT(a == b) failed",
@@ -63,7 +63,7 @@ void on_failed_assertion(const char *message)
     last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
-/* A signal handler may only call async-signal-safe functions. So this one uses no snprintf, no log and no exit(). */
+/* A signal handler may only call async-signal-safe functions. So on_crash uses no snprintf, no log and no exit(). */
 void on_crash(int)
 {
     ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);

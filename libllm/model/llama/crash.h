@@ -1,5 +1,5 @@
-/* crash.h: turns failed assertions of llama.cpp into errors where this is safe. A crash ends the process with a
- * message. When an assertion fails, llama.cpp calls abort(). So one bad file would end a process that serves others.
+/* crash.h: turns failed assertions of llama.cpp into errors where this is safe, and reports crashes. When an assertion
+ * fails, llama.cpp calls abort(). So without this code, one bad file would end a process that serves other requests.
  * What a failed assertion does depends on the work of its thread:
  *
  * - Opening a model: the assertion becomes an exception, and the model is refused. Nearly all these assertions are

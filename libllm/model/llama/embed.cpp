@@ -115,8 +115,8 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
-/* Models that only compute embeddings use flash attention. Without it, the attention scores of all pairs of tokens
- * would be in memory: 3 GB for 8,192 tokens and 12 attention heads. */
+/* Models that only compute embeddings use flash attention. Without flash attention, the attention scores of all pairs
+ * of tokens would be in memory: 3 GB for 8,192 tokens and 12 attention heads. */
 llama_context_params context_params(const model_llama *m)
 {
     llama_context_params p = llama_context_default_params();

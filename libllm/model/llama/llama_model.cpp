@@ -1,7 +1,7 @@
 /* llama_model.cpp: decodes, truncates and clears sequences, and converts text to tokens and back. llama.cpp's results
  * are not trusted. A batch is checked before the call. After the call, the positions in llama.cpp's memory are compared
- * with `positions`. If a failure were not noticed, a session could continue with another session's text, or with
- * none. */
+ * with `positions`. If a failure were not noticed, a session could continue from the state of another session's text,
+ * or from an empty state. */
 #include "model/llama/llama_model.h"
 
 #include <algorithm>

@@ -85,8 +85,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* With a budget, returns by how many bytes the state exceeds it. If `budget` is 0, returns for each device by how many
- * bytes the state exceeds the share of that device. A number is negative if the state fits. */
+/* If `budget` is not 0, returns by how many bytes the state exceeds the budget. If `budget` is 0, returns for each
+ * device by how many bytes the state exceeds the device's share. A returned number is negative if the state fits. */
 std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
@@ -185,7 +185,7 @@ host_bytes host_at(const char *path, const llama_model_params &loading, llama_mo
 }
 
 /* Computes the cost of tokens from the bytes of two contexts, with n_low and n_high tokens per sequence. In full
- * layers, which keep all tokens, bytes grow linearly with the tokens. In layers with a sliding window, they grow only
+ * layers, which keep all tokens, bytes grow linearly with the tokens. In layers with a sliding window, bytes grow only
  * up to llama.cpp's size of a window: n_window plus a batch, padded. So each token of the smaller context takes bytes
  * in both kinds of layers. In the larger context, tokens beyond the window take bytes only in full layers. */
 model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
@@ -252,7 +252,7 @@ bool has_addresses(uint64_t n_bytes)
     return true;
 }
 
-/* Sets out->budget and out->n_ctx. If wish.is_exact, n_ctx becomes wish.n_ctx. If this does not fit, throws
+/* Sets out->budget and out->n_ctx. If wish.is_exact, n_ctx becomes wish.n_ctx. If wish.n_ctx tokens do not fit, throws
  * model_llama_no_room with a text that names the option to change. Otherwise n_ctx becomes the largest number of tokens
  * that the budget allows, up to wish.n_ctx. */
 void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)

@@ -8,7 +8,7 @@ namespace {
 /* Share of a device's free memory into which no weights are put. The sessions after the first need this memory for
  * their state. The memory for the first session's state is computed exactly and reserved in addition. */
 constexpr double SPARE_SHARE = 0.1;
-/* If the devices' free memory is larger than the file times this number, all layers surely fit. Then nothing is
+/* If the devices' free memory is larger than the file times this number, all layers surely fit. In this case nothing is
  * measured, because measuring reads the vocabulary, which takes time. */
 constexpr uint64_t AMPLE = 2;
 

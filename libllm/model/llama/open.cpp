@@ -205,8 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
-/* Returns the context length of a session. A default is at most MODEL_N_CTX_DEFAULT_MAX. A length in the options can be
- * as long as the context for which the model was trained. */
+/* Returns the context length of a session. Without n_ctx in the options, it is at most MODEL_N_CTX_DEFAULT_MAX. n_ctx
+ * can be as large as the context for which the model was trained. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -221,7 +221,7 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 }
 
 /* Returns the most bytes of text of one token. This limit lets llmd refuse too long prompts before they are tokenized.
- * Some tokenizers turn a run of blanks into one token, which then represents more than the longest piece. */
+ * Some tokenizers turn a run of blanks into one token, which then stands for more bytes than the longest token text. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);

@@ -52,7 +52,7 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s)
 }
 
 /* Returns the state on which the next logits depend. If the two parts of a sequence (see sim_sequence) have consumed
- * different tokens, this is a wrong state. */
+ * different tokens, returns a wrong state. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
     sim_state state = *sim_kept_at(m, s, s->position);

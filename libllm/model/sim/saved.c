@@ -1,7 +1,7 @@
 /* saved.c: copies sequences, saves them as bytes, and loads them. Owner: the decode thread.
  *
- * A saved state is a saved_head, the parts of its class and kind, and zeros. The zeros fill it up to the size of the
- * option state_kb. The table shows which states have which part.
+ * A saved state is a saved_head, the parts of its class and kind, and zeros. The zeros make the saved state as large as
+ * the option state_kb demands. The table shows which states have which part.
  *   hashes of the attention part, one per position       full states of class window
  *   the kept states, oldest first                        all except checkpoints of class hybrid
  *   the recurrent state                                  all states of class hybrid
