@@ -92,7 +92,8 @@ void step_checkpoint(step *t);
  * `sampling_us` is the time of the work between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
-/* Returns the expected duration of the current call, which only prefills. Returns 0 if nothing is known yet. */
+/* Returns the expected duration of the running model call, if the call has prefill tokens only. Returns 0 if nothing
+ * is known yet. */
 double step_expected_us(const step *t);
 
 /* Returns the n_vocab logits that the last call produced after the last token of request number `index`. Returns NULL

@@ -58,7 +58,7 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take);
  * the time limit on the prefill in a step. HUGE_VAL if no request decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
-/* The current call, which only prefills. */
+/* The model call that is running. It has prefill tokens only. */
 typedef struct schedule_call {
     double elapsed_us;
     double expected_us;  /* expected duration of the whole call; 0 if not known */

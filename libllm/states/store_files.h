@@ -13,7 +13,7 @@ enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
 
 /* A session saved under a label. */
 typedef struct saved_entry {
-    uint64_t id; /* id of the session's files in `saved_directory`. Random, so no label determines a file name */
+    uint64_t id; /* id of the session's files in `saved_directory`. Random, so that no client can choose a file name */
     llm_saved facts;
 } saved_entry;
 

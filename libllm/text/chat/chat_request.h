@@ -22,14 +22,14 @@ struct chat_invalid : std::runtime_error {
 };
 
 struct chat_request {
-    const chat_program *program;     /* the template that renders the request */
-    common_json messages;            /* array; control words in strings are wrapped in markers */
-    common_json front;               /* messages that are rendered to find the head of the prompt. `front` has the
+    const chat_program *program;          /* the template that renders the request */
+    common_json messages;                 /* array; control words in strings are wrapped in markers */
+    common_json front;                    /* messages that are rendered to find the head of the prompt. `front` has the
                                       * system messages and a user message with sentinel 0 as its text. null if the head
                                       * is not searched for in this way */
-    common_json tools;               /* array, or null */
-    common_json kwargs;              /* object: variables for the template */
-    std::optional<chat_after> after; /* an answer whose tokens the session holds (chat_after.h) */
+    common_json tools;                    /* array, or null */
+    common_json kwargs;                   /* object: variables for the template */
+    std::optional<chat_after> after;      /* an answer whose tokens the session holds (chat_after.h) */
     chat_answer form = chat_answer::none; /* how the answer that `after` names is passed to the template */
     size_t n_marks = 0;                   /* number of sentinels in the messages */
     std::string unread_arguments;         /* arguments of the first tool call whose arguments are no JSON object, or
