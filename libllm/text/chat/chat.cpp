@@ -240,8 +240,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
 }
 
 /* Finds the boundaries. A boundary lies between two messages. To find its position, the messages before the boundary
- * are rendered alone. Their text and their tokens must be a prefix of the text and the tokens of the whole
- * conversation. */
+ * are rendered alone. If their text or their tokens are not a prefix of the whole conversation's, there is no boundary
+ * at this position. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;

@@ -26,7 +26,7 @@
 /* An answer whose tokens the session holds. The request of llm_chat_render names this answer in its member `after`. */
 struct chat_after {
     size_t message;            /* index of the answer in the request's messages */
-    std::string rest;          /* the end of the answer's text, if the session has no tokens of it */
+    std::string rest;          /* text at the end of the answer for which the session has no tokens, or "" */
     std::vector<int32_t> last; /* last tokens of the answer */
 };
 

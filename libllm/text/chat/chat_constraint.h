@@ -14,7 +14,8 @@
  * - the tokens of the texts that begin and end reasoning
  * - the triggers
  * - the preserved tokens, which are control tokens whose text belongs to the answer
- * Each tool can add a text that ends reasoning. So these parts are made once per form and not once per request. */
+ * Each tool can add a text that ends reasoning, and each of these texts must be tokenized. So these parts are made once
+ * per form and not once per request. */
 common_json chat_constraint_marks(const model *m, const control_words &words, const chat_form &form);
 
 /* Returns the document, or "" if the sampler needs no document. `opening` is the end of the prompt. */

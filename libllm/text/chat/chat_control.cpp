@@ -29,7 +29,7 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     out->resize(before + static_cast<size_t>(n));
 }
 
-/* Returns a random number in decimal digits, which template filters that change the case leave unchanged. */
+/* Returns a random number in decimal digits. Template filters that change the case of letters do not change digits. */
 std::string secret_number()
 {
     uint64_t random;

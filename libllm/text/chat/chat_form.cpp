@@ -129,8 +129,8 @@ std::string with_arguments(std::string grammar, const chat_wish &wish)
     return grammar;
 }
 
-/* A template that refuses the short conversation can still accept the request's conversation. In this case, another
- * template is used to derive the form. Only the form's opening is then unknown. */
+/* A template can refuse the short conversation (params_of) and still accept the request's conversation. In this case,
+ * the form is derived with a trivial template, and everything but the form's opening is still right. */
 common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
                              const autoparser::generation_params &params)
 {
@@ -248,7 +248,7 @@ std::string with_one_call(std::string grammar, const common_peg_arena &parser)
     return grammar;
 }
 
-/* Grammar of a tool call's id after its arguments, which call_parser.cpp parses. */
+/* Grammar of a tool call's id that follows the call's arguments. call_parser.cpp parses such an id. */
 const char *const ID_BEHIND =
     R"( ([ \t\n]{0,4} "," [ \t\n]{0,4} "\"id\"" [ \t\n]{0,4} ":" [ \t\n]{0,4} "\"" [^"\\\x00-\x1F\x7F]+ "\"")?)";
 
@@ -287,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Like plain_grammar, but prefers a grammar of llama.cpp's special parser that can include the client's grammar. */
+/* Like plain_grammar, but uses the grammar of llama.cpp's special parser if it can include the client's grammar. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -321,8 +321,8 @@ void use_own_calls(autoparser::autoparser *analysis)
     analysis->preserved_tokens.push_back(CALL_END);
 }
 
-/* If tool calls are name[CALL_ID]...[ARGS]{...}, llama.cpp's analysis takes the last delimiter for the end of the
- * tool's name, too. This is corrected here. */
+/* If tool calls are name[CALL_ID]id[ARGS]{...}, llama.cpp's analysis stores [ARGS] twice: correctly after the id, and
+ * also as the end of the tool's name. This function removes the second. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
     std::string &suffix = analysis->tools.function.name_suffix;
@@ -445,7 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
-    if (out.has_messages) { /* no call can begin in the middle of reasoning; head.before has the example's id */
+    if (out.has_messages) { /* head.before contains the id of the example call, so no other call begins with it */
         out.head.before.clear();
     }
     return out;
@@ -475,7 +475,7 @@ bool is_too_large(const std::string &grammar)
 
 /* Tries to make the form of an answer (chat_form.h). `detail` says how much of the tools' schemas the grammar enforces.
  * WHOLE and NOTHING are for families that write all arguments as one object, EACH and NAMES for other families. Returns
- * nullopt for a family of the other kind, and if `detail` is EACH and the grammar is too large. */
+ * nullopt if `detail` does not suit the family, or if `detail` is EACH and the grammar is too large. */
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail, bool needs_types)
 {

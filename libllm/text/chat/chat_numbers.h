@@ -1,5 +1,5 @@
 /* chat_numbers.h: replaces numbers that templates would round. llama.cpp's template engine prints only six digits of a
- * number. For example, a model had called f(lat=40.712776, at=1700000000.123). The next prompt showed the model
+ * number. For example, a model called f(lat=40.712776, at=1700000000.123). The next prompt showed this call as
  * f(lat=40.7128, at=1.7e+09). The template therefore gets an integer instead of such a number, and in the rendered text
  * the integer is replaced by the number. Used only in this folder. One object per request. */
 #ifndef LLM_CHAT_NUMBERS_H
