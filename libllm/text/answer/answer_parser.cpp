@@ -433,8 +433,8 @@ void llm_answer_parser::skip(const std::string &character)
     }
 }
 
-/* Called if a limit (such as max_tokens) has cut the answer off. `rest` is the end of the answer, which has not been
- * reported. Returns whether `rest` is text and not the beginning of a call. */
+/* Called if a limit (such as max_tokens) has cut the answer off. `rest` is the unreported end of the answer.
+ * Returns whether `rest` is text and not the beginning of a call. */
 bool llm_answer_parser::may_be_text(const std::string &rest) const
 {
     const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;

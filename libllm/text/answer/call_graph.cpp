@@ -133,8 +133,8 @@ bool say(parser_graph *graph, argument_way *way, const std::string &what, const 
 }
 
 /* DeepSeek's models write for each argument whether its value is a string. So an argument can be written in two ways.
- * llama.cpp's parser accepts only one of them, which the schema decides. But a parameter that can be a string or null
- * needs both ways. */
+ * llama.cpp's parser accepts only one of these ways. The parameter's schema decides which way. But a parameter that can
+ * be a string or null needs both ways. */
 std::vector<argument_way> told_apart(parser_graph *graph, const argument_way &one)
 {
     const std::string is_text = "string=\"true\"", is_json = "string=\"false\"";
