@@ -97,8 +97,8 @@ int32_t thinking::due() const
     return forced[n_forced];
 }
 
-/* Looks for the first end delimiter that the last token completed. Returns the number of bytes from its start to the
- * end of the text, or 0 if the token completed no end delimiter. */
+/* Looks for the first end delimiter that the last token completed. Returns the number of bytes from the delimiter's
+ * start to the end of the text, or 0 if the token completed no end delimiter. */
 size_t thinking::ending_bytes() const
 {
     const std::string &last = recent.back().text;
