@@ -290,8 +290,8 @@ class reader {
         add(to, token);
     }
 
-    /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules in the
-     * item, times the counts of the repetitions already applied to it. */
+    /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules
+     * that were made for the item, or 1, times the counts of the repetitions already applied to it. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
