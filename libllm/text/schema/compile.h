@@ -21,9 +21,11 @@
  * - the number of alternatives,
  * - the states of automata,
  * - the bytes of the grammar,
- * - the total work (work_budget). Beyond a limit, STRICT refuses the schema. LOOSE leaves the value unconstrained. The
- *   functions are pure, so any thread can call them. Because the functions recurse deeply, call them on a separate
- *   large stack (chat_call_with_stack). */
+ * - the total work (work_budget).
+ *
+ * Beyond a limit, STRICT refuses the schema. LOOSE leaves the value unconstrained. The functions are pure, so any
+ * thread can call them. Because the functions recurse deeply, call them on a separate large stack
+ * (chat_call_with_stack). */
 #ifndef LLM_SCHEMA_COMPILE_H
 #define LLM_SCHEMA_COMPILE_H
 

@@ -400,9 +400,9 @@ void expansion::apply_objects(state &s, const schema_json &schema)
 /* Applies dependencies. If a member is present, a dependency requires other members, or demands that the object
  * satisfies a schema. Each dependency becomes a choice: the object has no such member, or it satisfies the dependency.
  * Each alternative of a choice is a condition, which must refer to a schema or keyword of the document. But no schema
- * in the document says "without this member". So this condition refers to the dependency's keyword, with the member's
- * index in the keyword's object, and has is_negated true. The same condition with is_negated false says that the
- * dependent members are required (apply_dependency in negate.cpp). */
+ * in the document says "without this member". So the condition "without this member" refers to the dependency's
+ * keyword, with the member's index in the keyword's object, and has is_negated true. The same condition with is_negated
+ * false says that the dependent members are required (apply_dependency in negate.cpp). */
 void expansion::apply_dependencies(state &s, const schema_json &schema)
 {
     for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {

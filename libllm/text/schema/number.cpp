@@ -213,8 +213,8 @@ class of_length {
     }
 
     /* Returns GBNF for the digits after the last digit of the bounds. All digits so far equal those of a bound. If this
-     * is the lower bound, which is exclusive here, the number needs another digit that is not zero. If this is the
-     * upper bound, only zeros can follow. At most 16 zeros are allowed. */
+     * is the lower bound, the bound is exclusive (binds_low), and the number needs another digit that is not zero. If
+     * this is the upper bound, only zeros can follow. At most 16 zeros are allowed. */
     std::optional<std::string> digits_after(bool low, bool high) const
     {
         if (low) {

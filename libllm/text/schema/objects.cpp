@@ -137,10 +137,10 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns. Other
- * schemas of the shape may allow undeclared members, but all schemas must hold at once. If the names cannot be split
- * into classes, undeclared members can have any value, but declared names stay excluded. Otherwise a model could write
- * a declared member once more, with a value that the member's schema forbids. */
+/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns, and so
+ * forbids undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If the
+ * names cannot be split into classes, undeclared members can have any value, but declared names stay excluded.
+ * Otherwise a model could write a declared member once more, with a value that the member's schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -232,7 +232,7 @@ std::string writer::any_name_from(object_plan &plan, size_t at, size_t n_written
  *
  * A rule depends only on the next member. So there are about as many rules as members, and not one rule for each set of
  * members that can follow. If the number of members is limited, a rule also depends on how many members precede it. The
- * plan stores the rules by next member and number of members before.
+ * plan stores each rule by the next member and the number of members that precede it.
  *
  * Returns the rule for an object's text from the name of the next member to the closing brace. The next member is
  * member `at` or a later declared member. Returns "" if the object cannot be completed. */
