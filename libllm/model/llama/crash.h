@@ -4,8 +4,8 @@
  *
  * - Opening a model: the assertion becomes an exception, and the model is refused. Nearly all these assertions are
  *   about the contents of the file.
- * - A step, and a device has no free memory: the assertion becomes an exception, and the step fails.
- * - A step, any other reason: the process ends. An incomplete step may have damaged memory that other sessions use.
+ * - Computing a step: if the cause is a lack of device memory, the assertion becomes an exception, and the step fails.
+ *   Otherwise the process ends, because an incomplete step may have damaged memory that other sessions use.
  * - All other work: the process ends. The log names the current step (machine/last_words.h).
  *
  * A crash (a signal) always ends the process. If the caller gives a notice, the process writes this notice and ends

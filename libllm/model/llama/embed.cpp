@@ -3,11 +3,11 @@
  * when the model is opened. Any thread can call model_llama_embed. One call runs at a time
  * (model_llama_embedder::turn).
  *
- * In a model with causal attention, the embedding of a text can be the state of its last token (pooling "last"). Such a
+ * If a model has causal attention and pooling "last", the embedding of a text is the state of its last token. Such a
  * model consumes a text in several steps, like a prompt. An embedding is requested only after the last token, because
  * llama.cpp computes a row of logits with every embedding. All other models process all tokens of a batch in one step.
- * In this case few texts share a batch, because each token is compared with all tokens of the batch, including tokens
- * of other texts. */
+ * In such a step each token is compared with all tokens of the batch, even with tokens of other texts. So few texts
+ * share a batch. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -22,7 +22,7 @@ constexpr uint32_t STEP_TOKENS = 512;     /* most tokens of one step, if a text 
 constexpr uint32_t TOKENS_MAX = 8192;     /* most tokens of one batch, unless --ctx-size is larger */
 constexpr uint32_t TOKENS_MIN = 512;      /* a text may have this many tokens, even if TOKENS_MAX, STATE_BYTES_MAX or
                                            * LOGITS_BYTES_MAX allows fewer */
-constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of several texts in one step */
+constexpr uint32_t TOKENS_TOGETHER = 512; /* most tokens of one step that embeds several texts */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
 constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* most bytes of the logits of one step, if each token has logits */
 

@@ -273,9 +273,9 @@ std::string model_llama_path_trouble(const std::string &path);
 /* Returns why models of this architecture are not supported, or "". is_on_gpu says whether the model is on a GPU. */
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
-/* Returns whether llama.cpp may compute a decode call in several passes. Models with an indexer need several passes if
- * the sequences of the call have different numbers of tokens, because an indexer selects the tokens to attend to for
- * whole streams. */
+/* Returns whether llama.cpp may compute a decode call in several passes. This is so for models with an indexer. An
+ * indexer is the part of a model that selects the tokens to attend to. In one pass, it needs the same number of tokens
+ * from each sequence. So a call with different numbers of tokens takes several passes. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */

@@ -293,12 +293,12 @@ bool attends_only(const model_llama *m)
  * In one pool a copied sequence takes no cells, and a session takes only as many cells as it needs. But attention reads
  * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include
  * cells of other sessions (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but
- * each needs addresses for its full context. In host memory addresses cost nothing, so attention-only models on a CPU
- * have streams. All other models have a pool: GPU cells take memory at once, and hybrids have few attention layers.
+ * each session needs addresses for a full context. In host memory addresses cost nothing, so attention-only models on a
+ * CPU have streams. All other models have a pool: GPU cells take memory at once, and hybrids have few attention layers.
  *
- * The exact configuration has separate streams and no flash attention, because results must not depend on the rest of
- * the batch. Other configurations use flash attention if the model supports it. Without flash attention, the V cache is
- * transposed: a layer writes the V of a token into a thousand rows instead of one. */
+ * The exact configuration has separate streams and no flash attention, because results must not depend on other tokens
+ * of the batch. Other configurations use flash attention if the model supports it. Without flash attention, the V cache
+ * is transposed: a layer writes the V of a token into a thousand rows instead of one. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
     return o.exact || (attends_only(m) && gpus_of(o).empty());
@@ -391,8 +391,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* Stopping a call makes recurrent states invalid, and model_llama_undo copies only one of them before the call. A
-     * device ignores the abort callback. */
+    /* Stopping a call makes recurrent states invalid. model_llama_undo copies the recurrent state of only one sequence
+     * before a call. A device ignores the abort callback. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }

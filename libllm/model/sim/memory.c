@@ -114,8 +114,8 @@ static uint64_t cells_used(const sim_model *m)
 
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
-    uint64_t used_most = n_more; /* upper bound, which counts a shared cell once per sequence. The bound is quick to
-                                  * compute, and usually decides */
+    uint64_t used_most = n_more; /* upper bound, because a shared cell is counted once per sequence. Usually this
+                                  * bound fits, and the exact number (cells_used) need not be computed */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }
@@ -168,7 +168,7 @@ bool sim_truncate(model *base, uint16_t seq, uint32_t k)
     sim_shared_truncate(m, seq, k);
     s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
     if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* a later state has replaced the state after k tokens in the ring `kept` */
+        sim_sequence_spoil(m, s); /* the ring `kept` no longer contains the state after k tokens */
     }
     return is_exact;
 }
