@@ -84,8 +84,8 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
     """Loads the model, and then restores the answers and responses in the state directory. If this task is cancelled
     while the model loads, the loading thread continues. Only the end of the process can stop that thread. If this task
-    is cancelled while it restores, it finishes restoring first. The daemon saves sessions and closes the engine only if
-    `state` is complete.
+    is cancelled while it restores, it finishes restoring first. Otherwise `state` would be incomplete, and the daemon
+    would neither save the sessions nor close the engine.
     """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses, loader.model))

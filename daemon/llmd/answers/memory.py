@@ -8,8 +8,8 @@ a digest of the conversation up to and including the answer. A later request may
 Its prompt then continues the kept tokens, and the template renders only the messages after the answer
 (llm_chat_render). A message that the client has edited changes the digests up to this message and all later messages.
 So the answers after the edit are not found. If the prompt of an answer continued an earlier answer, only the tokens
-after the earlier answer are stored with it. The tokens of all answers of such a chain, joined, are the tokens of the
-whole conversation.
+after the earlier answer are stored with the new answer. The tokens of all answers of such a chain, joined, are the
+tokens of the whole conversation.
 
 Owned by the event loop.
 """
@@ -44,7 +44,7 @@ class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     n_head: int = 0
     """Number of tokens at the beginning of the prompt that many conversations share (Prompt.n_head)."""
     user_starts: dict[int, int] = {}
-    """For each of the last few user messages, the number of tokens before it. The keys count user messages from 1."""
+    """Maps the number of each of the last few user messages, counted from 1, to the number of tokens before it."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

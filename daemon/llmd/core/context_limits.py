@@ -20,8 +20,8 @@ class ContextLimits:
     n_ctx_train: int = 0
     """Size in tokens of the context that the model was trained for."""
     kv_bytes: int = 0
-    """Size of the KV cache if the context is shorter than the model's training context because of that size, otherwise
-    0.
+    """The size of the KV cache in bytes if this size makes the context shorter than the model's training context.
+    Otherwise 0.
     """
 
     @property

@@ -77,8 +77,8 @@ JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """Additional values for each token of the context, because a prompt can be a list of token ids."""
 JSON_VALUES_IN_ALL_MAX = 327_680
-"""Maximum number of values, however large the context is: the limit for a context of 131,072 tokens. 300,000 integers
-take 25 ms to decode. A client can send a longer prompt as text instead of token ids.
+"""Maximum number of values, however large the context is. A context of 131,072 tokens reaches this limit. 300,000
+integers take 25 ms to decode. A client can send a longer prompt as text instead of token ids.
 """
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536

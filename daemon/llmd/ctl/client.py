@@ -217,7 +217,7 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            # If llmd has refused the request before receiving all of it, the answer says why.
+            # Sending fails if llmd refuses the request before it has received all of it. The answer then says why.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()

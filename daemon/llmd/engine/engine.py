@@ -117,7 +117,7 @@ class Engine:
         """Stops the engine and frees all its memory."""
         await self.stop()
         self._complaints.cancel()
-        self._unsent.clear()  # the timer that sends them may fire after the engine is freed
+        self._unsent.clear()  # the timer that sends these commands may fire after the engine is freed
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for _, future in self._awaiting_reply.values():

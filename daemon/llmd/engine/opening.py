@@ -158,8 +158,8 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 
 def _field_of(message: str, status: int) -> str:
-    """Returns the field of EngineOptions whose value caused an error of libllm, or "". The error message of libllm
-    begins with the name of a numeric field, or with "state directory".
+    """Returns the field of EngineOptions whose value caused an error of libllm, or "". If the field is a
+    number or the state directory, libllm's message begins with the field's name or with "state directory".
     """
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in _NUMBERS:

@@ -243,8 +243,8 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 def _open_nonblocking(path: str, flags: int) -> int:
     """Opens the key file; does not block if the path is a pipe. `_text_of` passes this function to Python's `open` as
-    its opener. Python's `open` refuses directories. It then closes the descriptor of its opener, but would leave a
-    descriptor in its argument open.
+    its opener. An opener is needed, because the path can be a directory. Python's `open` refuses a directory, and
+    closes the descriptor if an opener has returned it. It would not close a descriptor that was its argument.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 

@@ -43,7 +43,9 @@ _CLOSING_CODES = ("invalid_http", "request_timeout")
 the bytes of the client.
 """
 _VERSION_TWICE = "/v1/v1/"
-"""The beginning of a path with one /v1 too many. Such a client adds /v1 to a base URL that already ends with /v1."""
+"""The beginning of a path with one /v1 too many. A client requests such a path if it adds /v1 to a base URL that
+already ends with /v1.
+"""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Reason phrases of statuses that HTTP does not define."""

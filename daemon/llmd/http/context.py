@@ -65,7 +65,7 @@ class State:
     preparing: set[asyncio.Timeout] = field(default_factory=set)
     """The timeouts of requests that are being received, rendered or tokenized (body.in_time)."""
     users: set[int] = field(default_factory=set)
-    """Owners that have sent the body of a request. If no keys are set, these owners are counted."""
+    """Owners that have sent the body of a request. If no keys are set, the limits are shared between these owners."""
 
     def stop(self) -> None:
         """Refuses new requests from now on, and requests that are still being received, rendered or tokenized."""

@@ -120,9 +120,10 @@ def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
 
 
 def _bytes_for_cached(name: HubName, free_bytes: int | None) -> int | None:
-    """Returns the memory for a model that needs no download. A named model is taken whatever its size, because libllm
-    refuses it with a better reason than that the cache does not have it. Otherwise the weights may take all memory that
-    is free now, so that a busy machine does not download a smaller model.
+    """Returns the memory for a model that needs no download. If the user named a quantization or a file, returns None,
+    because the size must not matter here. If the model is too large, libllm refuses it, and its message says so. If the
+    user named neither, the weights may take all memory that is free now. With a smaller share, a busy machine would
+    download a smaller model although a cached one fits.
     """
     if free_bytes is None or name.quantization or name.file:
         return None

@@ -18,7 +18,7 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _TEXT_BYTES_MAX = 1 << 20
 _ENTRIES_MAX = 1 << 16
 _VOCABULARY = "tokenizer."
-"""The beginning of the keys of the vocabulary. Its large arrays come after the facts about the model."""
+"""Keys of the vocabulary begin with this text. The vocabulary's large arrays come after the facts about the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,9 @@ def _cached(name: HubName, listing: Listing, file: RepositoryFile) -> Path | Non
 
 
 def _missing_bytes(name: HubName, listing: Listing, file: RepositoryFile) -> int:
-    """Returns how much of the file must be downloaded. An interrupted download already takes its part of the disk."""
+    """Returns how much of the file must be downloaded. The bytes of an interrupted download are kept, and are not
+    downloaded again.
+    """
     if _cached(name, listing, file) is not None:
         return 0
     blob = _repository_folder(name) / "blobs" / (file.sha256 or "")

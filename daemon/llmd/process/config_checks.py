@@ -42,7 +42,7 @@ CGROUP_SELF = Path("/proc/self/cgroup")
 
 
 def n_processors(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> int:
-    """Returns the number of processors that this process can use. This is the smallest of two kinds of limits:
+    """Returns the number of processors that this process can use. This is the smallest of these limits:
     - the number of processors in the affinity mask,
     - the CPU quotas of the control groups (version 2).
 

@@ -98,8 +98,8 @@ class Loading:
 
     def retry_after_s(self) -> int:
         """Returns after how many seconds a client should try again, which is the remaining time of loading, within
-        fixed limits. The remaining time is estimated from how long the part that is loaded has taken. During a
-        download, returns the upper limit, because a download takes longer.
+        fixed limits. The remaining time is estimated from the time so far and the share of the model that is loaded.
+        During a download, returns the upper limit, because a download takes longer.
         """
         if self.download.is_running:
             return limits.LOAD_RETRY_AFTER_S_MAX

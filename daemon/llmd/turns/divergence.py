@@ -2,10 +2,10 @@
 around it. Pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
-the tokens around the first difference are kept. The decode thread may compare the prompt with other tokens later. The
-branch's tokens are then left out of the report. This happens in three cases:
-- The branch was busy when the request arrived.
-- The decode thread chose or opened another branch.
+the tokens around the first difference are kept. The decode thread makes its own comparison later, when the request
+starts. By then, the branch may have other tokens. In three cases, the report has no tokens of the branch:
+- The branch was busy when the request arrived, so its tokens were not read.
+- The decode thread chose or opened a branch whose tokens were not read.
 - The decode thread reports the first difference at another token.
 """
 

@@ -164,8 +164,8 @@ def _has_running_usage(body: CompletionBase) -> bool:
 
 
 def _several(body: CompletionBase, n_prompts: int, is_stream: bool) -> tuple[int, int]:
-    """Returns two numbers for each prompt: how many answers to return, and how many to generate. The best ones are then
-    chosen from the generated answers. The second number is 0 if all generated answers are returned.
+    """Returns how many answers to return to each prompt, and how many answers to generate for each prompt. Of the
+    generated answers, the most likely ones are returned. The second number is 0 if all generated answers are returned.
     """
     n_answers = 1 if body.n is None else check_range("n", body.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if body.best_of is None else check_range("best_of", body.best_of, 1, limits.ANSWERS_MAX)

@@ -40,7 +40,7 @@ class InputItem:
     kind: str
     raw: msgspec.Raw
     is_stored: bool = False
-    """Whether the request only refers to the item, which belongs to a stored response."""
+    """Whether the request contains only the id of the item. The item is then part of a stored response."""
     role: str | None = None
     """The role, if the item is a message."""
     id: str | None = None

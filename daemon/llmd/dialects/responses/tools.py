@@ -89,8 +89,8 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Called if the model can call none of the tools in `lists`. All of them run on a provider's servers. Raises
-    ApiError, unless the lists are empty.
+    """Called if the model can call none of the tools in `lists`, because all of them run on a provider's servers.
+    Raises ApiError, unless the lists are empty.
     """
     for path, tools in lists:
         for n, raw in enumerate(tools):

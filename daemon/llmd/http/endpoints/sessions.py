@@ -29,7 +29,7 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions. Each session takes about 30 us, and thousands can exist. So the list is built in a text
+    """Lists the sessions. Reporting one takes about 30 us, and thousands can exist. So the list is built in a text
     thread (text_threads.py). There it counts as a short job, which does not wait for long jobs.
     """
     state, caller = request.app[STATE], request[FACTS].caller
