@@ -95,11 +95,11 @@ void decode_deliver(decode *d)
     bool is_all_delivered = deliver_all(d);
     if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait with the flag events_blocked, then try once more. The reader may have read the flag before
-         * that. Then the second attempt sees all room that the reader had made by then. Otherwise the reader sees the
-         * flag and wakes this thread (announce_room). Both threads exchange the flag. So the two exchanges have an
-         * order, and the second synchronizes with the first (notifier.c). A plain store could become visible only after
-         * this thread has looked at the ring. */
+        /* Set the flag events_blocked, then try once more. If the reader looked at the flag before it was set, the
+         * second attempt sees all room that the reader made before it looked. Otherwise the reader sees the flag and
+         * wakes this thread (announce_room). Both threads exchange the flag. So the two exchanges have an order, and
+         * the second synchronizes with the first (notifier.c). A plain store could become visible only after this
+         * thread has looked at the ring. */
         (void)atomic_exchange(&d->events_blocked, true);
         is_all_delivered = deliver_all(d);
     }

@@ -7,9 +7,10 @@
  * events and takes commands. Some models can stop a call that only prefills. Such a call may be stopped when a request
  * or a cancel arrives (decode_step.c).
  *
- * If a step finds too few KV cells, the thread parks another branch, which frees cells, and repeats the step. Any other
- * failure ends exactly the requests whose branches the failure made invalid. The thread never waits for the reader of
- * events. If the event ring has no room for events, they stay in the requests' outboxes (outbox.h) and in `notices`. */
+ * If a step finds too few KV cells, the thread parks another branch and repeats the step. Parking a branch frees its
+ * cells. Any other failure ends exactly the requests whose branches the failure made invalid. The thread never waits
+ * for the reader of events. If the event ring has no room for events, they stay in the requests' outboxes (outbox.h)
+ * and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -34,7 +35,7 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
-/* A PIN or RENAME that waits. The store is still writing an earlier change of the same session's name or pin. */
+/* A PIN or RENAME that waits because the store is still writing an earlier change of the same session's name or pin. */
 typedef struct deferred {
     wire_command command; /* the session names in it point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
@@ -42,9 +43,9 @@ typedef struct deferred {
     struct deferred *next;
 } deferred;
 
-/* Counts pushed commands. Thus a model call in progress learns of new commands. A command is counted only after it is
- * in the ring. So the decode thread finds every counted command in the ring, unless it has already taken the
- * command. */
+/* Counts the commands that were pushed into the ring. While a model call runs, these counts show that commands have
+ * arrived. A command is counted only after it is in the ring. So the decode thread finds every counted command in the
+ * ring, unless it has already taken the command. */
 enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 
 typedef struct decode_pushed {
@@ -100,7 +101,7 @@ typedef struct decode {
     /* requests without a slot must ask for one again. Set when a request has ended, KV cells were freed, the store has
      * read a state, or a command has changed a session */
     bool may_assign_slots;
-    /* next end of a wait for the disk, of a request or of a state to be written; 0 if nothing waits */
+    /* earliest time at which a request, or a state to be written, stops waiting for the disk. 0 if none waits */
     uint64_t fetched_by_us;
     uint64_t idle_ms_max; /* 0 if sessions do not expire */
     idle_clock idle_clock;
@@ -128,14 +129,14 @@ void decode_finish(decode *d);
 /* Counts a command that was checked and is in the ring now. Called by the loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: whether `notices` has room for one more reply. Only then the thread takes the next command, or the
- * next result of the store for which a command waits. Each may add a reply. Room is kept for the replies to all
- * deferred commands, too. One result of the store may start all of them. */
+/* decode_command.c: whether `notices` has room for one more reply. Only then does the thread take the next command, or
+ * the next store result for which a command waits, because each of them may add a reply. Room for the replies to all
+ * deferred commands is kept, too. One store result may start all deferred commands. */
 bool decode_has_room(const decode *d);
 
 /* Takes commands off the ring and carries them out, as long as their replies have room (decode_has_room). Commands that
  * copy states take long: FORK, SAVE, PARK. Many of them would stall decoding requests. So after budget_us, the other
- * commands stay in the ring until the next step is over. With HUGE_VAL there is no such limit. */
+ * commands stay in the ring until the next step is over. If budget_us is HUGE_VAL, there is no such limit. */
 void decode_take_commands(decode *d, double budget_us);
 /* Returns the stall budget: how long work between two steps may take without a noticeable delay of decoding requests.
  * Copies of states are an example of such work. HUGE_VAL if no request decodes. */
@@ -164,8 +165,8 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes the tokens that sampling threads have picked */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* Says which requests may lose their slots to the asker. The asker is a request that needs a slot or KV cells. These
- * requests are all requests, those of the asker's kind (named or scratch), or those of the asker's kind and owner. */
+/* Says which requests may lose their slots to the asker, a request that needs a slot or KV cells. Either all requests
+ * may, or only those of the asker's kind (named or scratch), or only those of the asker's kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 

@@ -269,9 +269,9 @@ static void cancel(decode *d, uint64_t id)
 }
 
 /* Ends generations whose CANCEL is in the ring but cannot be taken yet. The time for commands (budget_us) may end
- * before the CANCEL is reached. CANCELs that were already taken are skipped. Another request may have the same id by
- * now. If the GENERATE of a request is still in the ring, too, the request ends when its CANCEL is taken. The same
- * holds if there are more CANCELs than `pushed` holds. */
+ * before the CANCEL is reached. CANCELs that were already taken are skipped, because another request may have the same
+ * id by now. If the GENERATE of a request is still in the ring, too, the request ends when its CANCEL is taken. The
+ * same holds if there are more CANCELs than `pushed` holds. */
 static void cancel_ahead(decode *d)
 {
     const int32_t n_more =
@@ -292,8 +292,8 @@ static void pause_request(decode *d, const wire_command *c)
     }
 }
 
-/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE,
- * which end generations. They are accepted even if the disk is too slow for other commands. */
+/* Limits on the number of commands that wait for the disk. The higher limit, REMOVALS_DUE_MAX, is for RESET and CLOSE.
+ * These two commands end generations, so they are accepted even if the disk is too slow for other commands. */
 enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)

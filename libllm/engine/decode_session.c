@@ -217,8 +217,8 @@ static void fork_session(decode *d, const wire_command *c)
 
 /* ---- park, pin, rename ---- */
 
-/* Parks one branch of the session per call. If another branch still has a slot, the command stays in the ring and is
- * carried out again after a step. Thus decoding sessions get a step between two copies. */
+/* Parks one branch of the session per call. If another branch of the session still has a slot, the command stays in the
+ * ring and is carried out again after a step. Thus decoding sessions get a step between two copies. */
 static void park(decode *d, const wire_command *c)
 {
     branch *b = NULL;

@@ -74,7 +74,7 @@ static bool is_too_early(const decode *d, const request *r)
 }
 
 /* Whether the KV cache has room for the tokens of request `r` and for one more token. The tokens of other requests take
- * room, too. Of the other requests, only those that make progress and are among the first n to arrive count. */
+ * room, too. Of the other requests, counts only those that make progress and are among the first n to arrive. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -105,8 +105,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
 }
 
 /* Whether new requests must wait for a generation that lost its slot. They wait if OVERTAKEN_MAX requests have begun
- * since the loss. But the generation must be able to continue next to the requests that arrived before it. The KV cache
- * must have room for it, and its owner's share of slots must not be used up. */
+ * since the loss, and the generation could continue next to the requests that arrived before it. For that, the KV cache
+ * must have room for the generation, and its owner's share of slots must not be used up. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -119,8 +119,9 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* Whether the request could begin or continue if it got a slot. It may wait for any scratch branch. It may be first in
- * the queue of its branch. Or it has lost its slot (decode_step.c) and its client reads. */
+/* Whether the request could begin or continue if it got a slot. True for three kinds of requests: those that wait for
+ * any scratch branch, those that are first in the queue of a branch, and those that have lost their slots
+ * (decode_step.c) and whose clients read. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -285,9 +286,9 @@ static void ask_for_slot(decode *d, request *r)
     }
 }
 
-/* Frees a slot for the first request that still has none, but at most one slot per loop of the decode thread. Considers
- * also requests whose owners have their whole share. Another request of the same owner may hold a slot without
- * progress. */
+/* Frees a slot for the first request that still has none, but at most one slot per loop of the decode thread. Also
+ * considers requests whose owners have their whole share, because another request of the same owner may hold a slot
+ * without progress. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;

@@ -260,9 +260,9 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Returns how many stop strings, counted from the first, the stop filter ignores in the text of the last token. Up to
- * min_tokens, these are all stop strings. During the reasoning, these are the first n_answer_stops, which apply only to
- * the answer. Otherwise the number is 0. */
+/* Returns how many stop strings, counted from the first, the stop filter ignores in the text of the last token. Within
+ * the first min_tokens tokens, the filter ignores all stop strings. During the reasoning, it ignores the first
+ * n_answer_stops, which apply only to the answer. Otherwise it ignores none. */
 static uint32_t n_ignored_stops(const request *r)
 {
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {

@@ -37,11 +37,12 @@ typedef struct request {
     bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
     uint64_t fetching;      /* number of the disk read (resuming.h) for which the request waits, or 0 */
     uint64_t fetched_by_us; /* time at which the request stops waiting for the disk read `fetching` */
-    /* for a RUNNING request that has lost its slot: how many others have begun since */
+    /* for a RUNNING request that has lost its slot: how many other requests have begun since the loss */
     uint32_t n_overtaken;
 
     int32_t *prompt; /* owned; claim.prompt points to it */
-    /* the branch that the request holds or waits for. NULL after the end, or while it waits for any scratch branch */
+    /* the branch that the request holds or waits for. NULL after the request's end, or while the request waits for any
+     * scratch branch */
     branch *branch;
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* set by request_begin */
@@ -65,8 +66,8 @@ typedef struct request {
     outbox out;
 } request;
 
-/* Returns the request that contains this claim; NULL for NULL. A claim holds the data of a request that its branch
- * needs (branch.h). */
+/* Returns the request that contains this claim; NULL for NULL. A claim is the part of a request that a branch refers to
+ * (branch.h). */
 static inline request *request_of_claim(branch_claim *c)
 {
     return (request *)c;

@@ -18,7 +18,7 @@ struct sampling_job {
     sampling_threads *pool;
     sampler *sampler; /* owned */
     float *logits;    /* owned: n_vocab */
-    job_phase phase;  /* guarded by the pool's mutex, like all members below */
+    job_phase phase;  /* guarded by the mutex of `pool`, like all members below */
     int status;
     int32_t token;
     sampling_job *next; /* next job in the queue */

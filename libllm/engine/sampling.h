@@ -37,8 +37,8 @@ void sampling_begin(sampling_job *j, const float *logits);
 /* Returns whether the token was picked. Then stores the results of sampler_next in *status and *token. */
 bool sampling_take(sampling_job *j, int *status, int32_t *token);
 
-/* Whether a token was picked since the last sampling_settle. The decode thread calls this after it has armed its
- * notifier. Thus it misses no result. */
+/* Whether a token was picked since the last sampling_settle. The decode thread arms its notifier before it calls this
+ * function. Thus it misses no result. */
 bool sampling_has_result(const sampling_threads *p);
 /* Waits until all queued jobs have picked their tokens, but at most us_max microseconds. Clears sampling_has_result. */
 void sampling_settle(sampling_threads *p, uint32_t us_max);

@@ -39,8 +39,8 @@ void step_begin(step *t)
     t->n_requests = 0;
 }
 
-/* Keeps requests in the order of their slots. Thus sequences with adjacent streams of the KV cache go through attention
- * together. */
+/* Keeps requests in the order of their slots. Each slot can have its own part of the KV cache, a stream. Sequences with
+ * adjacent streams then go through attention together. */
 void step_add(step *t, request *r)
 {
     assert(t->n_requests < LLM_SEQUENCES_MAX);
