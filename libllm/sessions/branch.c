@@ -292,7 +292,7 @@ static bool copy_donor(branch *b, const branch *donor)
 }
 
 /* Loads a checkpoint. A checkpoint that is not whole lacks the KV cache of the attention layers. The branch's sequence
- * must already hold it. It may be a copy of the donor's KV cache. */
+ * must already hold this KV cache, which may be a copy of the donor's. */
 static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(b);

@@ -87,10 +87,10 @@ typedef struct parked {
     uint32_t n_lend_tokens;
     /* the state is lent. It is IN_MEMORY until the waiting requests of other branches have begun, then ON_DISK again */
     bool is_lent;
-    /* if READING: number of the read. A result with another number is ignored. It is of an earlier read, from before a
-     * reset */
+    /* if READING: number of the read. The result of a read with another number is ignored, because that read began
+     * before a reset */
     uint64_t reading;
-    /* end of the request's wait for the state on disk. 0 if no request waits */
+    /* time at which a request stops waiting for the state on disk; 0 if no request waits */
     uint64_t wait_until_us;
 } parked;
 
@@ -123,7 +123,8 @@ typedef struct branch {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* number of this branch; never changes, and names its files */
     bool has_file;                             /* the branch file exists, or its write is queued */
-    /* bytes that count for the branch's state file. The file on disk may still hold an older state */
+    /* bytes of the branch's state file that count against the limit on state files. The file on disk may still hold an
+     * older state */
     size_t n_file_bytes;
     size_t n_stored_bytes; /* bytes of the state file that is on disk, according to the results of writes */
     uint64_t last_write;   /* number of the last write of the state file */
@@ -139,8 +140,8 @@ typedef struct branch {
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* Only for a kept branch, which is a copy made before another branch was truncated. How many tokens the truncation
-     * removed. 0 for all other branches, and after a request has continued the copy. */
+    /* A kept branch is a copy that was made before another branch was truncated. For a kept branch: how many tokens
+     * that truncation removed. 0 for all other branches, and after a request has continued the copy. */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
@@ -191,9 +192,9 @@ void branch_invalidate(branch *b); /* a step failed */
  * leaves the branch unchanged, or invalid if the model failed. */
 bool branch_truncate(branch *b, uint32_t n_tokens);
 
-/* Saves a checkpoint, unless the model can be truncated to every earlier position and needs none. `logits` are the
- * logits after the last resident token, or NULL. `prefix` says that many branches begin with the branch's tokens. Then
- * a whole checkpoint (checkpoint.h) is saved for any model, and pinned for this branch. */
+/* Saves a checkpoint. Exception: a model that can be truncated to every earlier position needs no checkpoint. `logits`
+ * are the logits after the last resident token, or NULL. `prefix` says that many branches begin with the branch's
+ * tokens. With `prefix`, a whole checkpoint (checkpoint.h) is saved for any model, and pinned for this branch. */
 void branch_checkpoint(branch *b, const float *logits, bool prefix);
 bool branch_takes_checkpoints(const branch *b); /* false if the model can be truncated to every earlier position */
 void branch_keep_logits(branch *b, const float *logits);

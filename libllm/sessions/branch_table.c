@@ -127,9 +127,9 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
         return (share_holding){.amount = 0};
     }
     /* Kept branches (n_kept > 0) are given up first. If an entry is needed, the other branches form two groups. With
-     * policy park, named branches without a slot are given up before those with a slot. There the new branch can still
-     * get a slot by parking another branch. In all other cases, branches with a slot are given up first. The new branch
-     * then takes over that slot. Within a group, the least recently used branch goes first. */
+     * policy park, named branches without a slot are given up before those with a slot, because the new branch can
+     * still get a slot by parking another branch. In all other cases, branches with a slot are given up first. The new
+     * branch then takes over that slot. Within a group, the least recently used branch goes first. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -393,8 +393,7 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            /* closed and not reused. A cache hit saves time, which can be measured, and would reveal another owner's
-             * tokens */
+            /* closed and not reused, because a cache hit can be measured and would reveal another owner's tokens */
             table_close_branch(table, b);
             b = NULL;
         }

@@ -57,15 +57,15 @@ typedef struct table_naming {
  * Returns LLM_PINS if the limit on pins is reached. Then nothing was changed. */
 int table_pin(branch_table *table, session_name name, bool pinned);
 
-/* Whether the session is pinned. One of its branches must be anchored, that is, it existed when the session was pinned.
- * Branches that wait for an entry count, too. */
+/* Whether the session is pinned. A session is pinned if one of its branches is anchored. A branch is anchored if it
+ * existed when a command pinned the session. Branches that wait for an entry count, too. */
 bool table_is_pinned(branch_table *table, session_name name);
 
 /* Pins a new branch of a pinned session, if the limit on pins allows it. */
 void table_pin_with_others(branch_table *table, branch *b);
 
-/* Called after a failed PIN or RENAME was undone. Some branches were opened after their session was pinned. Pins or
- * unpins them to match the restored pin of the session. */
+/* Called after a failed PIN or RENAME was undone. Considers the branches that were opened after their session was
+ * pinned. Pins or unpins these branches to match the restored pin of the session. */
 void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
 /* Pins the branches that pinned sessions opened after they had been pinned. Called after an adoption. Files contain
@@ -105,8 +105,8 @@ void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
 void table_removing_end_unasked(branch_table *table); /* like table_removing_end, but no command waits for the result */
 void table_remove_id(branch_table *table, uint64_t id, uint32_t owner, const char *name);
-/* Between table_removing_begin and table_removing_end, moves the only change of `job` into the job that collects
- * removals. Otherwise pushes `job`. */
+/* `job` has a single change. Between table_removing_begin and table_removing_end, moves this change into the job that
+ * collects removals. At any other time, pushes `job`. */
 void table_attach(branch_table *table, store_job *job);
 
 /* Remembers which files this job failed to remove. The next close of the session, or an orderly stop, tries again. */

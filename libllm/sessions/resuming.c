@@ -163,7 +163,7 @@ typedef struct state_on_disk {
 
 /* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens. A state in memory
  * already covers n_in_memory of them. A read that has not begun must wait for all reads and writes in flight. Returns 0
- * if it has not begun and memory for it is short. */
+ * if the read has not begun and memory for it is short. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;

@@ -51,8 +51,8 @@ typedef struct table_shelf {
     uint64_t refused_until_us; /* no state is written before this time, because a write failed */
     /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
-    uint64_t spill_until_us; /* end of the parked state's wait for the store; 0 if no state waits */
-    /* end of requests' wait for a slot that a job may free, or 0 */
+    uint64_t spill_until_us; /* time until which the parked state waits; 0 if no state waits */
+    /* time at which requests stop waiting for a slot that a job of the store may free; 0 if none waits */
     uint64_t slot_until_us;
     /* a wait for the store has timed out. Nothing else waits for the store until it has read or written a state */
     bool is_store_slow;
@@ -65,8 +65,8 @@ typedef struct table_shelf {
 /* ---- what the store has finished: table_stored.c ---- */
 
 /* Takes one result of the store, updates the branch concerned, and calls `done` if a command waits for the result.
- * Without takes_waited_for, leaves results for which a command waits in the store (store_take). Returns false if there
- * was no result to take. */
+ * Without takes_waited_for, skips results for which a command waits. They stay in the store (store_take). Returns false
+ * if there was no result to take. */
 bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(void *context, store_job *job),
                        void *context);
 
@@ -128,8 +128,8 @@ size_t table_disk_bytes(const branch_table *table);
 
 /* A state file counts against the limit on state files as soon as its write is pushed. Thus the limit is never
  * exceeded. Until the result of the write arrives, the disk may have an older state file of the branch. This file stays
- * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued. The branch can
- * leave its slot again before its previous state is written. */
+ * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued, because the
+ * branch can leave its slot again before its previous state is written. */
 void table_expect_file(branch_table *table, branch *b, store_job *job,
                        size_t n_bytes); /* sets the job's entry and id */
 /* updates the bytes of the branch's state file from the result of a write */
@@ -141,8 +141,8 @@ void table_file_is_gone(branch_table *table, branch *b);
 bool table_remove_state(branch_table *table, branch *b);
 
 /* Removes the least valuable state files until a state file of n_bytes for `b` fits the limit. Returns false and
- * removes nothing if the file would not fit even then. The same holds if the file itself would be the least
- * valuable. */
+ * removes nothing in two cases: the file would not fit even after all possible removals, or the file itself would be
+ * the least valuable. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes);
 
 /* Called when the daemon starts. Sets the limit on state files if the options have none. Removes state files beyond the
@@ -162,8 +162,8 @@ bool table_describe(const branch *b, branch_file *out);
 void table_describe_state(branch_table *table, const branch *b, blob *state, uint32_t k, state_file *out);
 
 /* Fills the job with the state and pushes the job. The branch file must exist, or its write must have been pushed
- * before. Returns false if the limit on state files leaves no space, and files that could be removed are more valuable.
- * After false, the caller still owns the job. */
+ * before. Returns false if the state does not fit the limit on state files, and the files that could be removed are
+ * more valuable. Then the caller still owns the job. */
 bool table_write_state(branch_table *table, branch *b, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store has capacity for a state of that size now. */
@@ -188,8 +188,8 @@ void table_save_all(branch_table *table, void (*take_stored)(void *context), voi
 
 /* Push a job whose result comes through table_take_stored, and return LLM_OK. Return LLM_IO without a state directory.
  * Return LLM_NO_MEMORY if memory is short, or the limit on bytes in flight is reached. Return LLM_NOT_FOUND if the
- * branch to save has no tokens. Also return it if nothing is saved under the label. Checkpoints are saved too
- * (table_save), without a copy of them. */
+ * branch to save has no tokens, or if nothing is saved under the label to load. table_save also saves the checkpoints,
+ * without copying them. */
 int table_save(branch_table *table, branch *b, session_name label, uint64_t request);
 int table_load(branch_table *table, session_name name, session_name label, uint64_t request);
 int table_unsave(branch_table *table, session_name label, uint64_t request);

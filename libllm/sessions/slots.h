@@ -148,9 +148,9 @@ bool table_has_free_slot(const branch_table *table, const branch *b);
  * free. */
 bool table_has_in_flight(const branch_table *table);
 
-/* Whether a slot may become free without a command of a client. Another branch's generation may end, or a state may be
- * on its way to or from the disk. Only slots for the kind of `b` count, named or scratch. With any_kind, all slots
- * count. */
+/* Whether a slot may become free without a command of a client. True if a generation uses or awaits another branch that
+ * has a slot, or if a state is on its way to or from the disk. Only slots for the kind of `b` count, named or scratch.
+ * With any_kind, all slots count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
 /* Whether the branch's state should be read from the disk now. Some waiting requests have states that are in memory or
@@ -179,8 +179,8 @@ void table_set_forgotten_listener(branch_table *table,
 void table_report_forgotten(branch_table *table, uint32_t owner, const char *name, llm_counter counter);
 
 /* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME). One call forgets at most 64
- * branches. A thousand removals at once would delay decoding branches. Of the remaining branches that may expire,
- * returns the earliest last use. Returns 0 if there are none. */
+ * branches, because a thousand removals at once would delay decoding branches. Of the remaining branches that may
+ * expire, returns the earliest last use. Returns 0 if there are none. */
 uint64_t table_expire(branch_table *table, uint64_t before_ms);
 
 void table_publish(branch_table *table); /* sets the gauges in the session table */

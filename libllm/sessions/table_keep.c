@@ -69,7 +69,7 @@ bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prom
     }
     kept->n_kept = n_lost;
     table->slots.stall_budget_us -= copy_cost_us(&table->pace, kept->parked.n_bytes);
-    table_used(table, b); /* `b` counts as more recent than the kept branch, which is given up first */
+    table_used(table, b); /* `b` is now more recently used than the kept branch, which is given up first */
     session_table_count(table->shared.session_table, LLM_COUNTER_BRANCHES_KEPT, 1);
     table_spill(table);
     return true;

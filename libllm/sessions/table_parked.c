@@ -359,7 +359,7 @@ void table_read_back(branch_table *table, store_job *job)
     const bool is_for_lending = before.n_lend_tokens > 0 && branch_is_idle(b);
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
     if (is_for_lending && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
-        b->parked.where = PARKED_ON_DISK; /* a read for another branch must not cost this branch its state */
+        b->parked.where = PARKED_ON_DISK; /* the failed read was for another branch, so this branch keeps its state */
         return;
     }
     branch_set_parked(b, &(parked){.where = PARKED_NOWHERE, .n_lend_tokens = before.n_lend_tokens});
