@@ -39,13 +39,13 @@ enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* a name has 1..128 printable ASCII characters without spaces. The empty
                                        * name means scratch */
     LLM_STOPS_MAX = 24,               /* stop strings of one request, including the stop strings of the chat template */
-    LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template. A request can add the rest of LLM_STOPS_MAX */
+    LLM_TEMPLATE_STOPS_MAX = 8,       /* stop strings of a chat template. A request can add 16 more */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,
     /* sequence breakers of the DRY sampler, each of at most LLM_STOP_BYTES_MAX bytes */
     LLM_DRY_BREAKERS_MAX = 16,
-    LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the document in the command's `constraint` */
+    LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* bytes of the `constraint` of a GENERATE */
     LLM_SEQUENCES_MAX = 256,            /* slots in the model's memory, for named and scratch branches together */
     LLM_PARKED_MAX = 1024,              /* entries beyond the slots, for parked branches */
     LLM_BOUNDARIES_MAX = 256,           /* of the message boundaries of a prompt, only the last 256 are used */
@@ -79,9 +79,9 @@ LLM_API const char *llm_gpu_trouble(void);
 
 typedef struct llm_machine {
     uint64_t free_bytes;    /* host memory that this process can still use: on the machine and within its limits */
-    uint64_t allowed_bytes; /* host memory until a limit of the control groups. UINT64_MAX means no limit */
+    uint64_t allowed_bytes; /* host memory that the control groups still allow. UINT64_MAX means no limit */
     int32_t n_cores;        /* physical cores that this process may use, at most its quota */
-    int32_t n_allowed;      /* quota of processors of the control groups. INT32_MAX means no quota */
+    int32_t n_allowed;      /* processors that the control groups' quota allows. INT32_MAX means no quota */
 } llm_machine;
 
 typedef struct llm_device {
@@ -129,9 +129,9 @@ typedef struct llm_engine_options {
     uint32_t checkpoint_every;     /* generated tokens between checkpoints. 0 means 256 */
     uint32_t idle_s_max;           /* an idle session is forgotten after this many seconds. 0 means never */
     const char *state_dir; /* existing directory for parked and saved sessions. With NULL, nothing is written to disk */
-    /* Threads of a step. With 0, a measurement at the start chooses the fastest number. The maximum is one thread for
-     * each physical core that this process can use. While other processes use the cores, a step then uses fewer
-     * threads. */
+    /* Threads of a step. With 0, a measurement at the start chooses the fastest number, at most one thread for each
+     * physical core that this process can use. With 0, steps also use fewer threads while other processes use the
+     * cores. */
     int32_t n_threads;
     int32_t n_gpu_layers; /* layers on the GPU. -1 means as many as fit. Ignored without a GPU */
     uint32_t n_batch;     /* maximum number of tokens of a model step. 0 means 512 */
@@ -188,7 +188,7 @@ typedef struct llm_engine_options {
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 
 /* A set of sampling parameters. In llm_info.sampling_default, a parameter is NaN if the model recommends no value for
- * it. A count is negative instead of NaN. */
+ * it. A parameter of type int32_t cannot be NaN. It is negative instead. */
 typedef struct llm_sampling {
     LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
@@ -266,8 +266,8 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 LLM_API void llm_engine_close(llm_engine *engine);
 
 /* Sets how many owners share the engine. With several owners, no owner can take all entries, all pins or a whole queue.
- * If something must be evicted, the owner who holds most loses it. share.h decides both. 0 counts as 1. Any thread. The
- * engine's next decision uses the new number. */
+ * If something must be evicted, the owner who holds most loses it. share.h has these rules. 0 counts as 1. Any thread.
+ * The engine's next decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Copies facts about the open engine. The facts never change. Any thread. */
@@ -318,7 +318,7 @@ typedef struct llm_prompt {
     size_t n_text_bytes;
     int32_t *boundaries; /* ascending token counts at which messages end; owned */
     size_t n_boundaries;
-    size_t n_history; /* tokens before the generation prompt, and also the last boundary. 0 means unknown */
+    size_t n_history; /* tokens before the generation prompt. Equals the last boundary. 0 means unknown */
     /* Tokens of the prompt's head. The head is the leading system messages and the tools, which many conversations
      * share. 0 means that the prompt has no head, or that the end of the head is not known. */
     size_t n_head;

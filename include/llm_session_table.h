@@ -13,10 +13,11 @@
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite tokens
  *   open/close store the word with generation + 1 and `closed`, fence, change the record. To open an entry, store the
  *              word again with generation + 1 and without `closed`
- *   rename     write the name buffer that is not in use, then store the word with generation + 1 and its index
+ *   rename     write the name buffer that is not in use, then store the word with generation + 1 and the index of
+ *              this buffer
  *   read       load the word (acquire). If `closed` is set, the entry has no branch. Otherwise copy, fence, and load
- *              the word again. If the generation has changed, begin again. If it is the same, the copy is valid. Tokens
- *              that were appended meanwhile do no harm.
+ *              the word again. If the generation has changed, begin again. Otherwise the copy is valid. Tokens that
+ *              were appended meanwhile do no harm.
  *
  * If the writer dies, the table stays readable. No reader ever waits for a lock.
  */
@@ -102,8 +103,8 @@ typedef enum llm_pin {
     LLM_PIN_NONE = 0,
     LLM_PIN_ANCHORED = 1, /* the branch was open when its session was pinned. The branch is never forgotten, expired
                            * or replaced */
-    LLM_PIN_SESSION = 2,  /* the branch was opened after that. The branch is never forgotten or expired, but a new
-                           * branch of the session can replace it */
+    LLM_PIN_SESSION = 2,  /* the branch was opened after its session was pinned. The branch is never forgotten or
+                           * expired, but a new branch of the session can replace it */
 } llm_pin;
 
 /* What the decode thread reports about an open branch. A row is X(type, member, text). The branch's record, the session

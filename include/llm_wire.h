@@ -34,11 +34,11 @@ extern "C" {
  *   `logit_bias`  pairs of token and finite bias.
  *   `stop`        stop strings, none of them empty.
  *   `n_answer_stops`  number of strings at the beginning of `stop` that are searched for only in the answer. They are
- *                 not searched for in the reasoning or in the blanks after it. This needs a `constraint` that says
- *                 where reasoning ends.
+ *                 not searched for in the reasoning or in the blanks after it. A number above 0 needs a `constraint`
+ *                 that says where reasoning ends.
  *   `stop_tokens`  tokens that end the answer like the model's own end tokens.
- *   `min_tokens`  minimum number of tokens of the answer. A shorter answer cannot end: the model's end tokens are not
- *                 sampled, and stop strings are not searched for.
+ *   `min_tokens`  minimum number of tokens of the answer. While the answer has fewer tokens, the model's end tokens are
+ *                 not sampled, and stop strings are not searched for.
  *   `constraint`  the output format of the answer, as JSON from llm_constraint_make or llm_chat_render. An empty value
  *                 means that the answer can have any format.
  *   `dry_sequence_breakers`  strings at which a repetition ends for the sampler DRY. The default is newline, colon,
@@ -46,8 +46,8 @@ extern "C" {
  *   `flags`       bit set of llm_generate_flag.
  *   `boundaries`  ascending token counts (llm_prompt) at which other prompts are likely to diverge. The engine saves
  *                 checkpoints there.
- *   `parent`      name of another session. If `session` does not exist yet, it begins as a fork of that one. "" means
- *                 no parent.
+ *   `parent`      name of another session. If `session` does not exist yet, it begins as a fork of the parent. ""
+ *                 means no parent.
  *   `n_head`      number of tokens of the prompt's head (llm_prompt), at most the whole prompt. Many conversations
  *                 share a head. So a prompt that has only its head in common with a branch does not continue the
  *                 branch. A checkpoint at the head's end serves every prompt with that head.
@@ -78,13 +78,14 @@ extern "C" {
 /* Which branches a command uses. A session can have several branches (option --session-timelines). GENERATE uses the
  * branch whose history the prompt continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE
  * use the branch that was used last. LOAD first reads the saved file and then replaces the content of the session. A
- * session that was pinned before the LOAD stays pinned. PARK skips busy branches (LLM_BUSY).
+ * session that was pinned before the LOAD stays pinned. PARK parks only the idle branches. If a branch is busy, the
+ * REPLY has LLM_BUSY.
  *
  * If there was no free entry for a session when the engine started, the session stays on disk for a later start. Until
  * then, only RESET and CLOSE affect the session. A new session of that name is refused with LLM_EXISTS. */
 
 /* Replies and errors of commands. With a state directory, changes that must survive a crash are on disk before the
- * REPLY. The REPLY comes at this time:
+ * REPLY. These steps precede the REPLY:
  * - PIN, RENAME, SAVE and UNSAVE: their files are written or removed.
  * - RESET and CLOSE: the session's files are removed.
  * - FORK and LOAD: the files of a replaced session are removed.
@@ -235,7 +236,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * FINISHED. STARTED is missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE
  * get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most
  * one per model call. If events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the
- * engine removed a session without a command. The reason is the capacity policy, or that the session was idle too long.
+ * engine removed a session without a command. The cause is the capacity policy, or the session was idle too long.
  * FORGOTTEN precedes any event of a later session of that name. */
 
 /* Members of events:

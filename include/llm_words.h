@@ -70,7 +70,7 @@
     X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
     X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
-/* The kind of memory that the model has. It decides how a branch can be truncated. */
+/* The kind of memory that the model has. The kind decides how a branch can be truncated. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: only a short truncation.")                              \
