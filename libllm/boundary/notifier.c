@@ -1,8 +1,9 @@
 /* notifier.c: see notifier.h.
  *
  * Why no wake-up is lost. Both sides change `armed` only with read-modify-write operations that acquire and release. So
- * all these operations have one order. Consider a producer that has published data and then wakes (exchanges 0). The
- * consumer arms (exchanges 1) and then looks at the data once more:
+ * all these operations have one order. Consider a producer that publishes data and then calls notifier_wake, which
+ * exchanges `armed` with 0. The consumer calls notifier_arm, which exchanges `armed` with 1, and then looks at the data
+ * once more:
  *
  *   the wake comes first    The consumer's exchange reads the value of the producer's exchange, or of a later one, and
  *                           so synchronizes with the producer. The consumer's look sees the data.

@@ -22,7 +22,7 @@ size_t ring_record_max(const ring *r);
 void *ring_reserve(ring *r, size_t n_bytes);
 void ring_commit(ring *r, size_t n_bytes);
 
-/* called by the producer. Bytes committed so far, which grow with every record */
+/* called by the producer. Returns the number of bytes committed so far, which grows with every record */
 uint64_t ring_committed(const ring *r);
 
 /* Called by the consumer. ring_peek returns the oldest record, which stays valid until ring_release. It returns NULL if

@@ -85,9 +85,10 @@ static bool is_outdated(const char *name)
     return is_old;
 }
 
-/* Removes an outdated segment whose owner is dead. The lock is tried last. Another daemon may want to adopt a recent
- * segment. It must not find the segment locked by this function (session_table_is_abandoned). The lock is held while
- * the segment is removed. Thus a process that has just created the segment notices the removal (make_locked). */
+/* Removes an outdated segment whose owner is dead. The lock is tried last, because another daemon may want to adopt a
+ * recent segment. That daemon must not find the segment locked by this function (session_table_is_abandoned). The lock
+ * is held while the segment is removed. Thus a process that has just created the segment notices the removal
+ * (make_locked). */
 static void remove_orphan(const char *name)
 {
     const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);

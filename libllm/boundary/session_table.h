@@ -31,9 +31,9 @@ int session_table_publish(session_table *p);
  * by tests, and by a stop that could not save all sessions. */
 void session_table_leave(session_table *p);
 
-/* Whether the process that created the table's segment is dead. Works also if it ran in another pid namespace. If it is
- * dead, the reader `p` locks the segment until llm_session_table_close. Thus no other reader sees the segment as
- * abandoned. */
+/* Whether the process that created the table's segment is dead. Works also if that process ran in another pid
+ * namespace. If that process is dead, the reader `p` locks the segment until llm_session_table_close. Thus no other
+ * reader sees the segment as abandoned. */
 bool session_table_is_abandoned(const llm_session_table *p);
 
 const llm_session_table *session_table_reader(const session_table *p); /* valid until session_table_close */

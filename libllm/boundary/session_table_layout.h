@@ -84,7 +84,8 @@ static inline size_t commit_name(uint64_t word)
 }
 
 /* Returns the commit word for an open entry that has n_tokens. The entry keeps the name to which `word` points. With
- * `next`, the new word has the next generation. Then readers discard copies that they have begun before. */
+ * `next`, the new word has the next generation. Then readers discard copies that they began before this word was
+ * stored. */
 static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 {
     const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;

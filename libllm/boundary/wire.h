@@ -145,8 +145,8 @@ typedef struct wire_finished {
     uint64_t queue_us, prefill_us, decode_us, seed;
 } wire_finished;
 
-/* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing. A
- * reader would take a part of an event for another event. */
+/* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because
+ * a reader would take a part of an event for another event. */
 
 /* The token details of a TEXT event. Each array has n members; logprobs and likeliest are used only if n_likeliest >=
  * 0. */
