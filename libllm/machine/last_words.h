@@ -12,7 +12,7 @@ extern "C" {
 enum { LAST_WORDS_BYTES_MAX = 2048 };
 
 /* A function that writes a description of the current work to `out`, with a NUL at the end, and changes nothing else.
- * It needs no lock. Meanwhile the decode thread waits for the caller, or is the caller. */
+ * It needs no lock, because the decode thread is the caller or waits for the caller. */
 typedef void last_words_work(const void *work, char *out, size_t n_bytes);
 
 /* Called by the decode thread before each call of llama.cpp that may fail an assertion. Called again after that call,

@@ -83,7 +83,7 @@ static int32_t n_more(const team *t, double n_idle_cores)
 
 /* Called after a step that is not part of a trial. Updates the moving averages, and begins a trial if one is due. If
  * other processes want cores, tries one thread fewer. If a core is idle, tries more threads. Without an idle core, more
- * threads are tried only rarely, as a guess. A step with one thread too many takes several times as long. */
+ * threads are tried only rarely, as a guess, because a step with one thread too many takes several times as long. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);

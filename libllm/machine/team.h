@@ -1,7 +1,7 @@
 /* team.h: decides how many threads compute the next step. If other processes use the cores, each step has to wait for a
  * thread that has no core. As long as the other processes are busy, steps are then faster with one thread fewer. For
  * example, a token of a 0.6B model takes 110 ms with two threads on two cores while one other process is busy. With the
- * number that is chosen here, it takes 97 ms.
+ * number of threads that is chosen here, a token takes 97 ms.
  *
  * The measured times of steps decide. In a trial, some steps run with another number of threads. If these steps are
  * clearly shorter, the new number is kept. But trials cost time. With one thread too many, a step takes several times
@@ -29,7 +29,7 @@ typedef struct team {
     int32_t n_settled; /* the best number of threads so far */
     int32_t n_tried;   /* threads of the present trial; 0 if no trial is running */
     uint32_t work;     /* tokens of a step; only steps with equally many tokens are compared */
-    uint32_t n_steps;  /* steps of the trial. Without a trial: steps with `work` tokens since the last one */
+    uint32_t n_steps;  /* steps of the trial. Without a trial: steps with `work` tokens since the last trial */
     double sum_us;     /* time of the trial's steps */
     double usual_us;   /* time of a step of `work` tokens with n_settled threads, a moving average */
     /* share of a step's time for which its threads wait for cores, a moving average */
