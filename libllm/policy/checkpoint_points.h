@@ -24,7 +24,7 @@ enum {
     /* minimum distance between checkpoints, in tokens. A nearer checkpoint saves too little. A pause of the prefill
      * costs one more model call, and every call reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
-    /* one point each for the boundaries, the head, a divergence and the end */
+    /* one point for each boundary, and one each for the head, a divergence and the end */
     CHECKPOINT_POINTS_MAX = LLM_BOUNDARIES_MAX + 3,
 };
 

@@ -64,10 +64,10 @@ typedef struct copy_cost_divergence {
 
 /* Whether to copy the branch before it is truncated to the common prefix. The copy keeps the tokens that the truncation
  * discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall budget of
- * decoding requests. Prefill needs no such limit. It is divided into steps, and delays no decoding request.
+ * decoding requests. Prefill needs no such limit, because it is divided into steps and delays no decoding request.
  *
- * If the prompt only replaces the last answer, the old answer is not kept. For example, the template drops the
- * reasoning of past answers. No client will send the old answer again. */
+ * If the prompt only replaces the last answer, the old answer is not kept, because no client will send it again. For
+ * example, if a template drops the reasoning of past answers, the next prompt replaces the last answer. */
 bool copy_cost_pays_off(const copy_cost_divergence *c);
 
 #endif

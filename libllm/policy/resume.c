@@ -24,7 +24,7 @@ uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_s
     uint32_t n = n_least;
     for (uint32_t i = 0; i < n_sources && n < n_prompt; i++) {
         const resume_source *s = &sources[i];
-        /* a source that differs there has at most n tokens in common with the prompt */
+        /* a source whose token at index n differs has at most n tokens in common with the prompt */
         if (s->n_tokens > n && s->tokens[n] == prompt[n]) {
             const uint32_t common = resume_common_prefix(s->tokens, s->n_tokens, prompt, n_prompt);
             n = common > n ? common : n;
@@ -62,8 +62,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns how many tokens of the prompt can be reused at most without kept logits. Unless may_keep_all, the last token
- * must be consumed to get logits. */
+/* Returns the maximum number of prompt tokens that can be reused if the logits after the prompt were not kept. Then the
+ * last token must be consumed to get these logits, unless may_keep_all is set. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;

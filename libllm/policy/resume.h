@@ -54,8 +54,8 @@ typedef struct resume_plan {
     bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */
 } resume_plan;
 
-/* Chooses the plan with the largest n_keep minus cost. Of several such plans, chooses the first in this order. First
- * `own`, then `own` with a checkpoint, a donor, a donor with a checkpoint, and a whole checkpoint alone. */
+/* Chooses the plan with the largest n_keep minus cost. If several plans are equal in that, chooses the first of: `own`,
+ * `own` with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
 /* Returns the length of the longest common prefix of the prompt and any source, or n_least if none is longer. If many

@@ -68,10 +68,10 @@ typedef struct schedule_call {
 } schedule_call;
 
 /* Whether to stop the call. A call is stopped if all its requests are cancelled. It is also stopped if so many are
- * cancelled that a new call for the others would end sooner. Finally, it is stopped if a new request would wait for its
- * end longer than the call has taken so far. Thus requests that arrive together are prefilled together. The time of
- * earlier calls that were stopped counts as time that the call has taken. So prefill takes at most twice as long,
- * however many requests come and go. */
+ * cancelled that a new call for the others would end sooner. Finally, it is stopped if a new request would have to wait
+ * longer for the end of the call than the call has taken so far. Thus requests that arrive together are prefilled
+ * together. The time of earlier calls that were stopped counts as time that the call has taken. So prefill takes at
+ * most twice as long, however many requests come and go. */
 bool schedule_stops(const schedule_call *c);
 
 /* Learns from a step that took `us`, with n_decode decoded tokens and n_prefill prompt tokens. `depth` is the mean

@@ -2,8 +2,9 @@
  * Pure functions: they change only the filter and the result.
  *
  * Released text consists of complete UTF-8 characters. Each maximal invalid sequence of bytes is replaced by one U+FFFD
- * (Unicode 15, section 3.9). The text never contains a stop string, or a beginning that may still become a stop string.
- * Offsets count the raw bytes fed since stop_open, before any replacement. */
+ * (Unicode 15, section 3.9). The text never contains a stop string. While more bytes may come, it does not end with
+ * bytes that may be the beginning of a stop string. Offsets count the raw bytes fed since stop_open, before any
+ * replacement. */
 #ifndef LLM_STOP_H
 #define LLM_STOP_H
 
