@@ -277,7 +277,7 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    /* make_room comes last. If another part of this function fails, evicted checkpoints would not come back */
+    /* make_room comes last, because it evicts checkpoints. They would be lost in vain if a later allocation failed */
     if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);

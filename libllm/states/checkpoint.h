@@ -43,7 +43,8 @@ typedef struct checkpoint {
     /* the store's `clock` at the last use of this checkpoint, or of a longer one that continues it */
     uint64_t used;
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
-    /* k of the longest checkpoint that begins with the tokens of this one, or the own k */
+    /* k of the longest checkpoint that begins with the tokens of this one; this checkpoint's own k if there is no
+     * longer one */
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
 } checkpoint;
@@ -95,8 +96,8 @@ void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* checkpoint_detach takes an unpinned checkpoint out of the store while a more complete one for the same tokens is
  * saved. The caller must then call checkpoint_replace, which frees the detached checkpoint. But if saving failed, `by`
- * is NULL. Then checkpoint_replace puts the detached checkpoint back, which still fits the budget. Returns the
- * checkpoint that is in the store afterwards. */
+ * is NULL. Then checkpoint_replace puts the detached checkpoint back, which still fits the budget. checkpoint_replace
+ * returns the checkpoint that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 

@@ -9,7 +9,7 @@
  * The bytes of a blob count in each use for which it is held. So no budget depends on when another use drops the blob.
  *
  * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold. It also
- * makes blobs for the files that it reads. The decode thread reserves the bytes of these new blobs before
+ * makes blobs for the files that it reads. Before each such read, the decode thread reserves the bytes of the new blobs
  * (ledger_reserve). It releases the reserved bytes when it holds the blobs. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H

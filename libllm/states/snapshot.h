@@ -132,8 +132,8 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
 
 /* ---- both: snapshot_directory.c ---- */
 
-/* Remove one of the two files. The branch file should be removed first. The state file that is left is then useless,
- * and the next start removes it. Return LLM_OK or LLM_IO. */
+/* Remove one of the two files. The branch file should be removed first. If a crash leaves only the state file, the file
+ * is useless, and the next start removes it. Return LLM_OK or LLM_IO. */
 int snapshot_remove_branch(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
 
