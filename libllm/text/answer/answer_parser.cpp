@@ -103,7 +103,7 @@ struct llm_answer_parser {
 
     /* State of the whole answer. It is kept when parsing begins again after an error. */
     std::vector<std::string> ids; /* ids of the answer's calls */
-    size_t n_calls_before = 0;    /* number of calls that were found before parsing last began again */
+    size_t n_calls_before = 0;    /* number of calls that were found before the latest such new beginning */
     std::string blanks;           /* blanks that are reported as text if no call follows */
     bool is_after_call = false;
     std::vector<diff> diffs;

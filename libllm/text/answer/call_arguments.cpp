@@ -82,7 +82,7 @@ class object_scanner {
   private:
     enum class place { BEGIN, FIRST_NAME, NAME, COLON, FIRST_VALUE, VALUE, BEHIND_VALUE };
 
-    /* Copies the next piece of the JSON, which begins with `c`. Returns false if the piece is incomplete or not
+    /* Copies the next piece of the JSON. The piece begins with `c`. Returns false if the piece is incomplete or not
      * JSON. */
     bool step(char c)
     {

@@ -35,9 +35,9 @@ bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &
  * argument as a sequence. */
 std::vector<size_t> argument_opening(const parser_graph &graph, size_t argument);
 
-/* Before llama.cpp makes its parser, each tool gets an additional parameter, the placeholder, which stands for all
- * undeclared parameters. The part of llama.cpp's parser that parses the placeholder shows how the model family writes a
- * parameter of any name. The placeholder is called ANY_TEXT_NAME if undeclared parameters can only be strings,
+/* Before llama.cpp makes its parser, each tool gets an additional parameter, the placeholder. The placeholder stands
+ * for all undeclared parameters. The part of llama.cpp's parser that parses the placeholder shows how the model family
+ * writes a parameter of any name. The placeholder is called ANY_TEXT_NAME if undeclared parameters can only be strings,
  * otherwise ANY_ARGUMENT_NAME. The names are random, so that no real parameter has them. */
 constexpr char ANY_ARGUMENT_NAME[] = "4ny0f7h30fh3r5", ANY_TEXT_NAME[] = "4ny0f7h30fh3r573x75";
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-/* Returns a more tolerant version of `parser`, which is used only for parsing and not for a grammar. It also accepts:
+/* Returns a more tolerant version of `parser`, only for parsing and not for a grammar. This version also accepts:
  * - values as Python writes them,
  * - parameters in any order,
  * - calls without some of the required parameters,

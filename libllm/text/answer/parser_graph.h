@@ -1,5 +1,5 @@
-/* parser_graph.h: changes llama.cpp's parser of an answer, which is represented as a graph. llama.cpp has no functions
- * for changing a parser. A graph is owned by one caller. */
+/* parser_graph.h: changes llama.cpp's parser of an answer. For this, the parser is represented as a graph, because
+ * llama.cpp has no functions for changing a parser. A graph is owned by one caller. */
 #ifndef LLM_PARSER_GRAPH_H
 #define LLM_PARSER_GRAPH_H
 
