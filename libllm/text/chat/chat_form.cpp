@@ -322,7 +322,7 @@ void use_own_calls(autoparser::autoparser *analysis)
 }
 
 /* If tool calls are name[CALL_ID]id[ARGS]{...}, llama.cpp's analysis stores [ARGS] twice: correctly after the id, and
- * also as the end of the tool's name. This function removes the second. */
+ * also as the end of the tool's name. This function removes the second entry. */
 void count_markers_once(autoparser::autoparser *analysis)
 {
     std::string &suffix = analysis->tools.function.name_suffix;

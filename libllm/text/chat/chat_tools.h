@@ -20,8 +20,8 @@ enum class shown_types {
  * times. */
 class typed_tools {
   public:
-    /* Returns the tools with changed types, which stay valid as long as `tools` and this object exist. `tools` is as in
-     * OpenAI's API, and must be the same in every call. Throws chat_limit. The thread must have a chat_budget
+    /* Returns the tools with changed types. The result stays valid as long as `tools` and this object exist. `tools` is
+     * as in OpenAI's API, and must be the same in every call. Throws chat_limit. The thread must have a chat_budget
      * (text/template/chat_budget.h). */
     const common_json &of(const common_json &tools, shown_types types);
 
