@@ -229,7 +229,7 @@ void constraint::follow_characters(const std::string &text)
 
 /* Some models begin a call inside <think> without closing the reasoning. So the delimiter that ended the reasoning can
  * itself begin a tool call. The triggers therefore get the delimiter's tokens. They do not get the tokens before the
- * delimiter, which were reasoning. */
+ * delimiter, because those tokens are reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();

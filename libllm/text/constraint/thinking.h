@@ -17,7 +17,7 @@
 #include "text/constraint/trigger.h"
 
 struct thinking {
-    /* A delimiter that ends the reasoning, which can be the beginning of a tool call. The delimiter is found in the
+    /* A delimiter that ends the reasoning, for example the beginning of a tool call. The delimiter is found in the
      * answer as this sequence of tokens, or as this text, whatever the tokens are. */
     struct mark {
         std::vector<int32_t> tokens;
@@ -59,7 +59,7 @@ struct thinking {
     bool is_last_byte[256] = {};                 /* true if the text of some end delimiter ends with this byte */
 
     /* the last tokens of the answer, in which delimiters are searched for. There are at most as many as a delimiter can
-     * have. Tokens from before reasoning last began or ended are removed */
+     * have. When reasoning begins or ends, all tokens so far are removed */
     std::deque<trigger::piece> recent;
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;
