@@ -445,7 +445,8 @@ class reader {
 /* ---- left recursion: a rule that begins with itself would be expanded forever ---- */
 
 /* Finds the rules that match the empty string. Such a rule has an alternative whose elements can all be empty. An
- * element can be a rule, which must be known to match the empty string. So the search repeats until nothing changes. */
+ * element can be a rule that is not yet known to match the empty string. So the search repeats until nothing
+ * changes. */
 std::vector<bool> empty_rules(const grammar &g)
 {
     std::vector<bool> is_empty(g.rules.size(), false);
