@@ -17,7 +17,7 @@ namespace {
 
 constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
 
-/* Vectors of four 32-bit numbers, which every processor supports. */
+/* Vectors of four 32-bit numbers. Every processor supports vectors of this size. */
 constexpr uint32_t LANES = 4;
 typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));

@@ -379,8 +379,8 @@ std::vector<std::string> breakers_of(const sampler_options *o)
     return breakers;
 }
 
-/* Parses the constraint and makes the chain, which can take long and can fail. Called for the first token, because a
- * slow sampler can pick it in another thread (sampler_is_slow). */
+/* Parses the constraint and makes the chain. Both can take long and can fail. So this is left to the first pick, which
+ * the caller can run in another thread (sampler_is_slow). */
 void prepare(sampler *s)
 {
     if (!s->document.empty()) {
