@@ -16,7 +16,8 @@ inline constexpr const char *SINGLE[] = {
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
-/* Keywords that are ignored if their value in the schema is not a number. A negated schema ignores them too. */
+/* Keywords that are ignored if their value in the schema is not a number. The negation of the schema ignores them,
+ * too. */
 inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
                                               "minLength",     "maxLength",    "minItems",         "maxItems",
                                               "minProperties", "maxProperties"};
