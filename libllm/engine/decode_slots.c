@@ -208,8 +208,8 @@ static decode_among holders_of(const decode *d, const request *r)
 /* Parks the branch of a request that holds a slot without progress, but only if parking helps `r`. If `r` has begun,
  * parking helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r`
  * lacks (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the resource. If
- * none of them makes progress, all could wait for each other, so one is parked. Only one branch is parked before the
- * next step. Thus decoding sessions wait for one copy at most. */
+ * none of them makes progress, all could wait for each other, so the branch of one of them is parked. Only one branch
+ * is parked before the next step. Thus decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;

@@ -110,8 +110,8 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
 }
 
 /* Parks the newest generation. Called if the KV cache is full and no idle or unmoving branch is left to park. The
- * generation continues when cells are free. The oldest generation always stays. If generations evicted each other in
- * turn, none would finish. */
+ * generation continues when cells are free. The oldest generation always stays, because no generation would finish if
+ * generations evicted each other in turn. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;

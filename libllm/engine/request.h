@@ -34,7 +34,7 @@ typedef struct request {
     uint64_t after;
     /* asked for a slot and did not get it: a slot may become free later, or the request waits for the disk */
     bool waits_for_slot;
-    bool has_fetched;       /* states on disk have been considered for the prompt, which is done only once */
+    bool has_fetched;       /* the states on disk have been considered for the prompt; they are considered only once */
     uint64_t fetching;      /* number of the disk read (resuming.h) for which the request waits, or 0 */
     uint64_t fetched_by_us; /* time at which the request stops waiting for the disk read `fetching` */
     /* for a RUNNING request that has lost its slot: how many other requests have begun since the loss */

@@ -58,8 +58,9 @@ static uint32_t prefill_left(const request *r)
     return r->is_decoding ? 0 : checkpoint_points_next(&r->points) - branch_n_tokens(r->branch);
 }
 
-/* Returns how overdue the checkpoint of a decoding request will be after the next token. 0 if no checkpoint is due. 1
- * if it is due exactly then, and one more for each token that it is late. */
+/* Returns how overdue the checkpoint of a decoding request will be after the next token. Returns 0 if no checkpoint is
+ * due after that token. Returns 1 if a checkpoint is due exactly then, and one more for each token by which the
+ * checkpoint is late. */
 static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
 {
     const branch *b = r->branch;
