@@ -22,7 +22,7 @@ typedef struct adoption adoption;
 adoption *adoption_gather(const model_info *info, store *disk, const llm_session_table *dead);
 void adoption_free(adoption *a); /* NULL is allowed */
 
-/* Enlarges the requested sizes. Then each adopted session that fits the context gets an entry. With policy park,
+/* Enlarges the requested sizes so that each adopted session that fits the context gets an entry. With policy park,
  * adopted pinned sessions could take the entries that are reserved for unpinned sessions. To prevent this, also raises
  * the limit on named branches. */
 void adoption_size(const adoption *a, branch_table_options *sizes);

@@ -78,7 +78,7 @@ typedef struct parked {
      * in all other cases */
     blob *state;
     uint32_t k;          /* tokens that the state covers */
-    size_t n_bytes;      /* size of the state, wherever it is */
+    size_t n_bytes;      /* size of the state, in memory or on disk */
     bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */
     state_ends ends;     /* if is_on_disk: token counts of the state and the checkpoints in the file */

@@ -213,8 +213,8 @@ static uint32_t count_open(const branch_table *table, bool named, const uint32_t
     return n;
 }
 
-/* Whether the owner may open another branch after n_less of the owner's branches were closed. Policy refuse never takes
- * an entry back, so an owner with more than its share would lock out the other owners. */
+/* Whether the owner may open another branch if n_less of the owner's branches are closed first. Policy refuse never
+ * takes an entry back, so an owner with more than its share would lock out the other owners. */
 static bool is_within_share(const branch_table *table, uint32_t owner, uint32_t n_less)
 {
     return table->options.policy != LLM_POLICY_REFUSE ||

@@ -76,8 +76,8 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
 }
 
 /* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers. A
- * longer checkpoint that is not whole cannot be used. Only CHECKPOINTS_LOOKED_AT checkpoints are considered, so it must
- * not displace a usable one. */
+ * longer checkpoint that is not whole cannot be used. Only CHECKPOINTS_LOOKED_AT checkpoints are considered, so an
+ * unusable checkpoint must not displace a usable one. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;

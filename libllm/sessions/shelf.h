@@ -1,5 +1,5 @@
-/* shelf.h: states outside the model's memory. Also the jobs with which the store thread writes and reads their files.
- * Owned by the decode thread, which waits for the disk only at a stop (table_save_all, table_settle).
+/* shelf.h: states outside the model's memory, and the jobs with which the store thread writes and reads the files of
+ * these states. Owned by the decode thread, which waits for the disk only at a stop (table_save_all, table_settle).
  *
  * Where the state of a branch without a slot can be (parked_where, branch.h):
  *

@@ -25,8 +25,8 @@ bool table_describe(const branch *b, branch_file *out)
     return true;
 }
 
-/* limit on the checkpoints considered for a file: twice the parts that a file can have. Half of the checkpoints may be
- * skipped as too close to others */
+/* limit on the checkpoints considered for a file. It is twice the number of parts that a file can have, because half of
+ * the checkpoints may be skipped as too close to others */
 enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX };
 
 static void add_part(branch_table *table, state_file *out, const state_part *part)
