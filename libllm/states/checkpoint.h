@@ -1,9 +1,9 @@
 /* checkpoint.h: saved states in host memory, with one byte budget for all. Owned by the decode thread.
  *
  * A checkpoint is the state after exactly k tokens. A checkpoint is valid for a prompt iff the prompt's first k tokens
- * are the checkpoint's tokens. Nothing invalidates a checkpoint. It is only evicted if the budget is exceeded. No
- * session owns a checkpoint: two sessions of one owner with the same prefix share it. All checkpoints in a checkpoint
- * store are of the same model and context configuration. So they need no fingerprint of these, unlike files
+ * are the checkpoint's tokens. Nothing invalidates a checkpoint. A checkpoint is evicted only if the budget is
+ * exceeded. No session owns a checkpoint: two sessions of one owner with the same prefix share it. All checkpoints in a
+ * checkpoint store are of the same model and context configuration. So they need no fingerprint of these, unlike files
  * (snapshot.h).
  *
  * Eviction removes the checkpoint of the least value. The value is:

@@ -40,7 +40,7 @@ bool durable_parse(const char *name, const char *ending, uint64_t *id);
 int durable_create(const char *directory, uint64_t id, const char *ending); /* returns a file descriptor, or -1 */
 /* Reserves the space for a file of n bytes before the file is written. Some file systems do not support this. Then
  * reserves nothing. Returns false if there is not enough space. Also returns false if other programs would be left with
- * too little space. Too little is less than 1/DURABLE_RESERVE_SHARE of the disk and less than
+ * too little space. Too little space is less than both 1/DURABLE_RESERVE_SHARE of the disk and
  * DURABLE_RESERVE_BYTES_MAX. */
 bool durable_allocate(int fd, uint64_t n);
 bool durable_write(int fd, const void *bytes, size_t n);
