@@ -50,9 +50,9 @@ int32_t team_size(const team *t);
 /* Returns whether there are fewer threads than n_most. */
 bool team_is_short(const team *t);
 
-/* Reports that a step of `n_tokens` by team_size threads took `us`. `waited_us` is the time, summed over the threads,
- * during which threads were ready to run but had no core. `n_idle_cores` is used only if team_is_short, and is negative
- * if it is not known. */
+/* Reports that a step of `n_tokens` by team_size threads took `us`. `waited_us` is the time for which the threads were
+ * ready to run but had no core, added up over all threads. `n_idle_cores` is used only if team_is_short, and is
+ * negative if it is not known. */
 void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double n_idle_cores, uint64_t now_us);
 
 #ifdef __cplusplus
