@@ -47,7 +47,8 @@ typedef struct resume_input {
 
 typedef struct resume_plan {
     llm_reason reason;
-    uint32_t n_keep;     /* prompt tokens whose state is reused: all of them only with has_logits or may_keep_all */
+    uint32_t
+        n_keep; /* number of prompt tokens whose state is reused. Equals n_prompt only with has_logits or may_keep_all */
     int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if there is none */
     int32_t donor;       /* index in `donors` of the branch to copy first; -1 if `own` is used */
     int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */

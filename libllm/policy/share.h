@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 /* Returns how much of a limit one of n owners can hold, at least 1. An owner must leave half of limit / n_owners to
- * each of the others, and at least 1 in total. Thus no owner is locked out. A single owner can hold everything. */
+ * each of the other owners, and at least 1 to all of them together. Thus no owner is locked out. A single owner can
+ * hold everything. */
 uint32_t share_of(uint32_t limit, uint32_t n_owners);
 
 /* Converts bytes to an amount: units of 4 KiB, rounded up. */
