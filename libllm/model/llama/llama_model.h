@@ -359,8 +359,8 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
 /* Drops the pages of the model's mapped files from this process after weights were copied into other layouts. The
  * kernel maps a dropped page again when it is read. Norms and biases were not copied into other layouts, so every step
  * reads them from the mapped file. Linux 6.18 and later would map a whole large page of the file around each norm and
- * bias. So norms and biases are moved to separate pages. An idle daemon of a 0.6B model then needs 180 MiB of memory
- * beyond the model's weights instead of 299 MiB. Throws std::runtime_error. (mapped.cpp) */
+ * bias. So norms and biases are moved to separate pages. With separate pages, an idle daemon of a 0.6B model needs 180
+ * MiB of memory beyond the model's weights. Otherwise it would need 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* Returns the function of this name of the CPU's backend, or NULL if the backend has no such function. The backend is

@@ -1,9 +1,10 @@
 /* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes want the cores,
- * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. When one other
- * process was busy, a token took 110 ms instead of 97 ms. In the file /proc/self/task/ID/schedstat, the kernel reports
- * how long a thread was ready to run but had no core. machine/team.h uses this time to decide how many threads the next
- * step gets. Large steps use all threads. The work of a large step is divided into small pieces. A slow thread computes
- * fewer pieces, so the other threads need not wait for it. */
+ * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. So machine/team.h
+ * decides how many threads the next step gets. For example, with one other busy process on two cores, a token took 110
+ * ms with two threads, and 97 ms with the number that team.h chose. team.h needs to know how long a thread was ready to
+ * run but had no core. The kernel reports this time in the file /proc/self/task/ID/schedstat. Large steps use all
+ * threads. The work of a large step is divided into small pieces. A slow thread computes fewer pieces, so the other
+ * threads need not wait for it. */
 #include <fcntl.h>
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
