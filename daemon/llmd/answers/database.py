@@ -34,7 +34,9 @@ _VERSION = 1
 _CHECKSUM_BYTES = 16
 _MODE = 0o600
 _DIRECTORY_CHARS = 16
-"""The name of the directory with a model's sessions is this many characters of the model's fingerprint (engine.c)."""
+"""Number of characters in the name of the directory with a model's sessions. The name is the beginning of the model's
+fingerprint (engine.c).
+"""
 # Without locking_mode=EXCLUSIVE, SQLite would need memory shared with other processes for its write-ahead log (WAL).
 # With synchronous=NORMAL, a killed process loses no row, and a power failure loses only the last rows.
 _SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")

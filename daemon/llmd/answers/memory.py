@@ -90,8 +90,8 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The beginning of a request's conversation, whose tokens are known. It ends with an earlier answer, with which the
-    tokens were kept.
+    """A beginning of a request's conversation that ends with an earlier answer. The tokens of this beginning are known,
+    because they were kept with the answer.
     """
 
     message: int

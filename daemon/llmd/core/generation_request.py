@@ -1,5 +1,5 @@
-"""Types of a request for an answer that are the same for all APIs. A dialect's reader converts the body of an API to a
-GenerationRequest, and the pipeline answers the GenerationRequest.
+"""The types of a request for an answer. They are the same for all APIs: a dialect's reader converts the body of its API
+to a GenerationRequest, and the pipeline answers the GenerationRequest.
 
 Types only. Members called `param` have the name that the client's API gives to a field, for error messages.
 """

@@ -1,7 +1,7 @@
 """The only module that loads libllm's extension module. Gives Python names to the enumerations and tables of libllm.
 
 An environment variable must be set before libllm is loaded. Without it, llama.cpp starts a debugger after a failed
-assertion. This module sets the variable, so no other module may load libllm.
+assertion. This module sets the variable first. Other modules must not load libllm themselves.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
     except TimeoutError:
         if not scope.expired():
             raise
-        is_stopped = scope.when() != deadline_of(request)  # State.stop has changed it to the time of the stop
+        is_stopped = scope.when() != deadline_of(request)  # State.stop reschedules the scope
         raise ApiError("shutting_down" if is_stopped else "deadline_exceeded") from None
 
 

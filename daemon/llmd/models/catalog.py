@@ -174,7 +174,7 @@ def _in_folder(folder: Path) -> list[Candidate]:
     for parent, _, names in os.walk(folder):  # ignores folders that cannot be read
         for name in names:
             path = Path(parent, name)
-            with suppress(OSError):  # a link to nothing
+            with suppress(OSError):  # a link whose target is missing
                 if name.lower().endswith(".gguf"):
                     files.append(RepositoryFile(path.relative_to(folder).as_posix(), path.stat().st_size))
     return [one for one in candidates_of(files) if one.is_complete]

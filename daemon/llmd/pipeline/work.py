@@ -22,8 +22,8 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""The value of `seed` that stands for a random seed. A client can also send -1, as to other servers: it is the same
-number modulo _SEEDS.
+"""The value of `seed` that stands for a random seed. In other servers, -1 means a random seed. It does so here, too,
+because -1 modulo _SEEDS is this number.
 """
 T = TypeVar("T")
 

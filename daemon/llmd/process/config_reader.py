@@ -24,8 +24,8 @@ USAGE_ERROR = 2
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
 _SYNONYMS = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
-"""The llmd option that does the same as each of these short options of llama.cpp's programs. Used to suggest the llmd
-option in an error.
+"""Maps short options of llama.cpp's programs to the options of llmd that do the same. Used to suggest the llmd option
+in an error.
 """
 
 
