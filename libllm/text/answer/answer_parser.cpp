@@ -19,9 +19,9 @@ namespace {
 
 using part = answer_reading::part;
 
-constexpr size_t SHARE = 32;        /* an unfinished call is parsed again after it has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* in bytes; shortening a shorter call would save too little */
-constexpr size_t CLOSING_MAX = 96;  /* limit on the bytes that close a call */
+constexpr size_t SHARE = 32;        /* an unfinished tool call is parsed again after it has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* in bytes; shortening a shorter tool call would save too little */
+constexpr size_t CLOSING_MAX = 96;  /* limit on the bytes that close a tool call */
 constexpr size_t ID_CHARACTERS = 9; /* length of the ids that llmd makes; some templates require 9 */
 constexpr size_t ID_BYTES_MAX = 64; /* limit on an id that a model has written */
 
@@ -96,7 +96,7 @@ struct llm_answer_parser {
     bool is_outside = false; /* true after an error. Text is then reported without parsing, until parsing can begin
                               * again at a delimiter */
 
-    /* State after a reported call broke its form. The rest of this call is not reported. */
+    /* State while the rest of a reported tool call is dropped, because the call has broken its form. */
     bool is_in_broken_call = false;
     bool is_after_close = false; /* the closing delimiter of the broken call has been received, so text can follow */
     std::string skipped;         /* the last bytes of the broken call, which may be the beginning of a delimiter */
@@ -278,7 +278,7 @@ void llm_answer_parser::examine()
     }
 }
 
-/* Called if the text ends within a call. Removes the parts of the call from base + pending that no longer matter
+/* Called if the text ends within a tool call. Removes the parts of the call from base + pending that no longer matter
  * (answer_shortening.h). Removes nothing if the shorter text is parsed differently. */
 void llm_answer_parser::shorten(const answer_reading &now)
 {

@@ -19,9 +19,9 @@
 /* How many places (schemas of one constant, see above) replace the parameters of a tool. */
 enum class tool_schema_detail {
     WHOLE,   /* one place for all arguments of a tool */
-    NOTHING, /* one place for all arguments of a tool, where any object is allowed */
+    NOTHING, /* one place for all arguments of a tool. Any object is allowed there */
     EACH,    /* one place for each argument */
-    NAMES,   /* one place for each argument, where any value is allowed */
+    NAMES,   /* one place for each argument. Any value is allowed there */
 };
 
 /* Returns whether all arguments of a tool share a single place. */
