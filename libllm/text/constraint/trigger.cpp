@@ -99,7 +99,7 @@ void trigger::take_from(size_t at)
 }
 
 /* Drops whole tokens from the beginning of `text`. Does nothing until `text` is longer than twice the needed length,
- * because each call that drops tokens moves the rest of `text` to the front. */
+ * because dropping tokens moves the rest of `text` to the front. */
 void trigger::cut()
 {
     const size_t n_kept = std::max(patterns.empty() ? 0 : PATTERN_BYTES_MAX, longest_word);
