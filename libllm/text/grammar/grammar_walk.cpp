@@ -6,7 +6,7 @@
 
 namespace {
 
-/* limit on the stacks that one call examines. Examining this many takes a fraction of a second */
+/* limit on the stacks that one call of a public function examines. So many stacks take a fraction of a second */
 constexpr uint64_t STEP_WORK_MAX = 5'000'000;
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17; /* beyond STACKS_MAX the request fails */
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;

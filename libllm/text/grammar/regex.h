@@ -12,9 +12,9 @@
 
 #include "text/grammar/character_set.h"
 
-/* The anchors ^ and $ are parsed as these two numbers, which are not Unicode characters. Users of the tree treat every
- * text as if REGEX_BEGIN stood before it and REGEX_END after it. So an anchor is an ordinary part of an expression,
- * wherever it occurs. */
+/* The anchors ^ and $ are parsed as these two numbers, which are not Unicode characters. Code that uses the tree treats
+ * every text as if REGEX_BEGIN stood before it and REGEX_END after it. So an anchor is an ordinary part of an
+ * expression, wherever it occurs. */
 constexpr uint32_t REGEX_BEGIN = CHARACTER_LAST + 1, REGEX_END = CHARACTER_LAST + 2;
 constexpr uint64_t REGEX_WITHOUT_END = UINT64_MAX;
 

@@ -144,7 +144,7 @@ class builder {
 
     /* For each node on the path of a text, records the text's characters from the node's byte on. If the node's byte is
      * in the middle of a character, is_text becomes false, because the bytes from this byte on are not UTF-8. Skips
-     * texts of ASCII characters only, because `enter` has recorded ASCII characters. */
+     * texts that have only ASCII characters, because `enter` has recorded these characters. */
     void look_at(const std::string &text)
     {
         if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; })) {
