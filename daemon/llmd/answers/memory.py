@@ -42,7 +42,7 @@ class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     variables: bytes = b""
     """Digest of the template's variables."""
     n_head: int = 0
-    """Number of tokens at the beginning of the prompt that many conversations share (Prompt.n_head)."""
+    """Many conversations share the first `n_head` tokens of the prompt (Prompt.n_head)."""
     user_starts: dict[int, int] = {}
     """Maps the number of each of the last few user messages, counted from 1, to the number of tokens before it."""
 

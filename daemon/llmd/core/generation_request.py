@@ -38,9 +38,9 @@ class PlainMessage(msgspec.Struct, frozen=True):
     """The id of the call that a tool's result answers."""
     reasoning: str | None = None
     marks: tuple[int, ...] = ()
-    """Positions in the content, in characters, that the client marked with cache_control, because it expects that other
-    prompts are equal up to there. A position equal to the content's length means the end of the message, after its tool
-    calls.
+    """Positions in the content, in characters, that the client marked with cache_control. The client expects other
+    prompts to be equal up to these positions. A position equal to the content's length means the end of the message,
+    after its tool calls.
     """
 
 
@@ -130,7 +130,7 @@ class RawPrompt(msgspec.Struct, frozen=True):
     is_infill: bool = False
     """Whether to fill in the middle even if `suffix` is empty."""
     nearby: tuple[NearbyText, ...] = ()
-    """Texts from other files, which a fill-in-the-middle prompt has at its beginning, the most important text last."""
+    """Texts from other files, for the beginning of a fill-in-the-middle prompt. The most important text comes last."""
     begun: str = ""
     """Text with which the middle begins. The answer continues this text."""
     param: str = "prompt"

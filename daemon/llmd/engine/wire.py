@@ -66,7 +66,7 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     parent: str = ""
     """The parent session. If `session` does not exist yet, it begins as a fork of the parent."""
     n_head: int = 0
-    """Number of tokens at the beginning of the prompt that many conversations share."""
+    """Many conversations share the first `n_head` tokens of the prompt."""
     n_logprobs: int = -1
     """Number of most likely tokens to report with each generated token and its log probability. -1 if no log
     probabilities are reported.
