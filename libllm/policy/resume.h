@@ -12,7 +12,7 @@
 
 #include "llm.h"
 
-/* State of one branch. It can be truncated to its first k tokens only for k == n_tokens and for k >= truncate_floor
+/* State of one branch. The state can be truncated to its first k tokens only if k == n_tokens or k >= truncate_floor
  * (model.h). */
 typedef struct resume_source {
     const int32_t *tokens;
@@ -47,8 +47,8 @@ typedef struct resume_input {
 
 typedef struct resume_plan {
     llm_reason reason;
-    uint32_t
-        n_keep; /* number of prompt tokens whose state is reused. Equals n_prompt only with has_logits or may_keep_all */
+    /* number of prompt tokens whose state is reused. Equals n_prompt only with has_logits or may_keep_all */
+    uint32_t n_keep;
     int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if there is none */
     int32_t donor;       /* index in `donors` of the branch to copy first; -1 if `own` is used */
     int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */
