@@ -69,7 +69,7 @@ static bool is_opening(const char *name)
            strcmp(name + n - strlen(SESSION_TABLE_OPENING), SESSION_TABLE_OPENING) == 0;
 }
 
-/* Whether no daemon is likely to adopt the segment, because it was never completed, or not used for a week. */
+/* Whether the segment was never completed, or was not used for a week. No daemon is likely to adopt such a segment. */
 static bool is_outdated(const char *name)
 {
     llm_session_table *reader;
