@@ -13,8 +13,8 @@ int decode_open(decode *d)
     /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
      * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command
      * or result adds at most one notice and opens at most two sessions. Each deferred command opens one session. Each
-     * forgotten session adds a notice. Before the next command or result is taken, every open session may be forgotten,
-     * and LOOSE_EXPIRED_MAX sessions that have no entry. */
+     * forgotten session adds a notice. Before the next command or result is taken, every open session may be forgotten.
+     * So may LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;

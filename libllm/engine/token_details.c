@@ -182,8 +182,8 @@ void token_details_delivered(token_details *t, const wire_tokens *next)
     if (n_rest > 0) {
         memmove(t->tokens, t->tokens + n, n_rest * sizeof *t->tokens);
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
-        /* these tokens did not fit into the event, but their text was delivered with it, so they end at character 0 of
-         * the next text */
+        /* the details of these tokens did not fit into the event, but their text was delivered in it. So these tokens
+         * end at character 0 of the next text */
         memset(t->ends, 0, t->n_released * sizeof *t->ends);
     }
     if (n_rest > 0 && wants_logprobs(t)) {
