@@ -65,8 +65,8 @@ static void remove_files(store_files *f, uint64_t id)
 
 /* ---- the scan when the store is opened ---- */
 
-/* Adds a file to the index. If two files have the same label, keeps the newer one. A crash can leave two such files:
- * after a new file was saved, and before the replaced file was removed. */
+/* Adds a file to the index. If two files have the same label, keeps the newer one. A crash leaves two such files if it
+ * comes after a new file was saved, but before the replaced file was removed. */
 static void scan_one(void *context, uint64_t id)
 {
     store_files *f = context;
