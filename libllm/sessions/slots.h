@@ -78,8 +78,9 @@ branch *table_open_known(branch_table *table, uint32_t owner, const char *name, 
 
 /* Returns an idle scratch branch for this prompt, or NULL if all scratch branches are busy. The first choice is the
  * owner's branch that the prompt continues. The second choice is an empty or new branch. The third choice is the least
- * recently used branch. It is closed, and a new branch takes its entry. Exception: it belongs to the owner, and has
- * more than the prompt's head in common with the prompt. Then it is returned itself, and can be truncated. */
+ * recently used branch. This branch is closed, and a new branch takes its entry. Exception: if the branch belongs to
+ * the owner, and has more than the prompt's head in common with the prompt, the branch itself is returned, and can be
+ * truncated. */
 branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *prompt);
 
 /* Copies the first n tokens of `from` to `to`, which must be open and empty, and have no slot. If the state of `from`
