@@ -122,8 +122,8 @@ class containers {
     size_t string_begin = 0, cut_begin = 0, cut_end = 0;
 };
 
-/* Returns the part that can be left out of an argument that is plain text between delimiters, without quotes. This part
- * is the middle of the text. It begins and ends at character boundaries. */
+/* For an argument that is plain text between delimiters, without quotes: returns the part of the text that can be left
+ * out. This part is the middle of the text. It begins and ends at character boundaries. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;

@@ -20,8 +20,8 @@ std::string without_blanks(const std::string &text); /* removes blanks at both e
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 
-/* Finds the first node with this tag that is reachable from the node `from`, and returns the joined text of all
- * literals below that node. Returns "" if there is no such node. */
+/* Finds the first node with this tag among the nodes that are reachable from `from`. Returns the joined text of all
+ * literals below the found node. Returns "" if there is no such node. */
 std::string call_literal(const parser_graph &graph, size_t from, const char *tag);
 
 /* Returns the text that closes an argument. Returns "" if there is no such text or more than one. */
