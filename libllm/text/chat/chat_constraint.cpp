@@ -63,7 +63,7 @@ common_json trigger_of(const control_words &words, const common_grammar_trigger 
 }
 
 /* Returns whether the prompt ends within reasoning. This is the case if the end of the prompt contains the delimiter
- * that opens reasoning, and no delimiter that ends reasoning after it. */
+ * that opens reasoning, and no later delimiter that ends reasoning. */
 bool is_thinking(const chat_form &form, const std::string &opening)
 {
     const size_t begun = form.thinking_start.empty() ? std::string::npos : opening.rfind(form.thinking_start);

@@ -83,8 +83,8 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns sentinel i. A sentinel is a text that is put into a message, so that this position can be found in the
-     * rendered text. `unwrap` does not remove sentinels. */
+    /* Returns sentinel i. A sentinel is a text that is put into a message. It shows where this position of the
+     * message is in the rendered text. `unwrap` does not remove sentinels. */
     std::string sentinel(size_t i) const;
 
     /* Removes the markers from rendered text, and marks the words between the markers in `blocked`. */

@@ -115,7 +115,7 @@ common_json text_message(const char *role, const std::string &content)
 }
 
 /* Returns the index of the tool call to which a result belongs. This is the call with the result's id. If no call has
- * this id, returns the first call that has no result yet, or the last call if there is no such call. Ids can be
+ * this id, returns the first call that has no result yet. If all calls have results, returns the last call. Ids can be
  * missing, because a client or a template may have left them out. */
 size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
 {
@@ -188,8 +188,8 @@ common_json with_calls_in_turns(const common_json &messages)
 common_json with_written_calls(const common_json &messages)
 {
     common_json out = common_json::array();
-    bool is_after_result = false; /* the last message of `out` has tool results. The text of the next message is added
-                                   * to it if that message is a result or the user's */
+    bool is_after_result = false; /* the last message of `out` has tool results. If the next message is a result or the
+                                   * user's, its text is added to this last message */
     for (const common_json &message : messages) {
         const bool is_result = message.at("role") == "tool" || message.at("role") == "function";
         std::string text = chat_text_of(message.value("content", common_json()));

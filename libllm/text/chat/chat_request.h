@@ -56,8 +56,8 @@ struct chat_request {
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* how the answer of chat_request::after is passed to the template. Only used
                                             * for an answer with tool calls */
-    /* false if the tools are not passed to the template, because the template would write them after the answer of
-     * chat_request::after */
+    /* false if the tools are not passed to the template. Reason: the template would write the tools after the answer
+     * of chat_request::after */
     bool keeps_tools = true;
     bool splits_calls = false;              /* each tool call becomes a separate message */
     bool renames_ids = false;               /* ids of tool calls become nine letters and digits */
