@@ -137,9 +137,9 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns, and so
- * forbids undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If the
- * names cannot be split into classes, undeclared members can have any value, but declared names stay excluded.
+/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns. This
+ * schema forbids undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If
+ * the names cannot be split into classes, undeclared members can have any value, but declared names stay excluded.
  * Otherwise a model could write a declared member once more, with a value that the member's schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
