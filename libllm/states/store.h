@@ -7,8 +7,8 @@
  * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take
  * seconds. Any order of changes and states is safe. The two files of a branch do not depend on each other (snapshot.h).
  *
- * The queues stay short. Many jobs have a command that waits for them. Most other jobs are pushed only if no job of the
- * same kind is queued for the branch. No state is written while STORE_JOBS_MAX jobs wait. */
+ * The queues stay short. Many jobs have a command that waits for them. A state is not read again while it is being
+ * read. No state is written while STORE_JOBS_MAX jobs wait. */
 #ifndef LLM_STORE_H
 #define LLM_STORE_H
 
