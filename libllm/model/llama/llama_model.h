@@ -226,8 +226,8 @@ struct model_llama final : model {
 
 extern const model_ops model_llama_ops;
 
-bool model_llama_is_stopped(void *m); /* llama.cpp's abort callback, which llama.cpp calls between two operations of a
-                                       * decode call */
+bool model_llama_is_stopped(void *m); /* the abort callback, which llama.cpp calls between two operations of a decode
+                                       * call */
 
 /* Returns the number of tokens that llama.cpp's memory holds for the sequence. */
 uint32_t model_llama_memory_position(const model_llama *m, uint16_t seq);

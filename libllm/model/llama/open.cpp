@@ -503,7 +503,7 @@ uint32_t short_rope_tokens(const model_llama *m)
 
 /* Computes identity and geometry. The geometry is a hash of everything that changes the bytes of a state, or their
  * meaning: llama.cpp's version and state format, flash attention, the encoding of positions, and the number of separate
- * streams. Flash attention decides the layout of V. A state in one pool does not depend on the number of sequences. */
+ * streams. Flash attention decides the layout of V. In one pool, the number of sequences does not change a state. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;

@@ -1,5 +1,5 @@
 /* vocabulary.cpp: tries all uses of the vocabulary once while a model is opened. A failed assertion then only refuses
- * the model (crash.h). Later, in a text thread, the assertion would end the process in the middle of a request. */
+ * the model (crash.h). If it failed later, in a text thread, it would end the process in the middle of a request. */
 #include <algorithm>
 
 #include "model/llama/llama_model.h"
