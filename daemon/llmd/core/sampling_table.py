@@ -1,6 +1,6 @@
 """The table of sampling parameters. Its rows are the source of the types RequestedSampling and SamplingDefaults, and of
-the checks of ranges. The members of requests in all dialects, with their descriptions, are also made from them. Types
-only, no I/O.
+the checks of ranges. The members of requests in all dialects, with their descriptions, are also made from these rows.
+Types only, no I/O.
 """
 
 from __future__ import annotations

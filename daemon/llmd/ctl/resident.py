@@ -1,5 +1,5 @@
-"""Reads the tokens of a session (llmctl sessions show --tokens) from the session table in shared memory. This sends no
-request, so it works even while the daemon's event loop is busy.
+"""Reads the tokens of a session (llmctl sessions show --tokens) from the session table in shared memory. No request is
+sent, so llmctl can read the tokens even while the daemon's event loop is busy.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ INPUT = "input"
 
 
 class OfferedFunction(msgspec.Struct, frozen=True):
-    """A function in the list of tools of a request, as all APIs except Anthropic's write it."""
+    """A function in the list of tools of a request, in the form that all APIs except Anthropic's have."""
 
     name: str
     description: str | None = None

@@ -39,8 +39,8 @@ class Turn:
 
 def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
     """Returns the reason to report for a turn. Any two prompts of a model share the first few tokens, which the
-    template writes. If a session copied only these from another session, the reason is reported as `new` instead of
-    `shared`.
+    template writes. If a session copied only these tokens from another session, the reason is reported as `new`
+    instead of `shared`.
     """
     is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
     return _NEW if reason == _SHARED and is_little else reason

@@ -77,8 +77,8 @@ def change_of(path: str, block: InputBlock, history_tools: HistoryTools) -> str:
 
 
 def _mentions(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
-    """Yields the path, kind and tool name of each block that names, adds or removes a tool. Blocks in tool results come
-    in the order of the calls, because clients send the results in any order.
+    """Yields the path, kind and tool name of each block that names, adds or removes a tool. Clients send tool
+    results in any order. Blocks in tool results are yielded in the order of the calls, so the prompt stays the same.
     """
     calls: dict[str | None, int] = {}
     results: list[tuple[int, list[tuple[str, str, str]]]] = []
