@@ -59,12 +59,12 @@ static struct {
     int64_t clock_offset_s;
     uint32_t n_clock_calls;
     open_file files[FILES_MAX]; /* by descriptor */
-    undone undone[UNDONE_MAX]; /* in the order in which they happened */
+    undone undone[UNDONE_MAX];  /* in the order in which they happened */
     int n_undone;
     uint32_t n_kept;
 } disk = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-#define REAL(name, type, ...) ((type(*)(__VA_ARGS__))real(#name))
+#define REAL(name, type, ...) ((type (*)(__VA_ARGS__))real(#name))
 
 static void *real(const char *name)
 {

@@ -1,1 +1,1 @@
-"""Keeps the tokens of past answers. The next prompt of a conversation continues them."""
+"""Keeps the tokens of past answers, so that the next prompt of a conversation contains exactly these tokens."""
