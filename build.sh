@@ -43,7 +43,9 @@ usage: ./build.sh VERB [arguments]
   llama-next ARCHIVE       say which of llmd's changes to llama.cpp fit the version in another archive
   peer                     build llama.cpp's own server and measuring program, for `bench` to compare with
   docs                     man pages and completion for bash, zsh and fish, in build/share
-  wheel                    a wheel with the native library for any processor of this architecture, in dist/
+  wheel [architecture...]  wheels for any processor and glibc 2.28 or later, in dist/ (default: x86_64 and aarch64); with
+                           LLMD_BACKEND=cuda|hip|vulkan, one for this machine's glibc
+  test-wheel [architecture...]  install a wheel outside of the checkout, and chat with it (aarch64: in an emulator)
   setup                    only set up: private environment, native library, package
   prerequisites            print the Debian packages that are missing
   clean                    remove the build outputs of this checkout (the cache of llama.cpp builds stays)
@@ -544,7 +546,7 @@ check_ruff() { "$1/ruff" check --output-format concise .; }
 check_format() { "$1/ruff" format --check --quiet .; }
 check_types() { "$1/mypy"; }
 check_structure() { "$1/python" -m pytest -q tests/test_structure.py; }
-check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/gpu.sh cmake/llama.sh cmake/peer.sh .ci/run; }
+check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/gpu.sh cmake/llama.sh cmake/peer.sh packaging/*.sh .ci/run; }
 
 check_c_format() {
     local file status=0
@@ -566,7 +568,7 @@ verb_format() {
 
 c_sources() {
     local directories=() directory
-    for directory in include libllm tests/c tests/fuzz tests/schemas bench cmake; do
+    for directory in include libllm tests/c tests/fuzz tests/schemas bench cmake packaging; do
         [ ! -d "$ROOT/$directory" ] || directories+=("$ROOT/$directory")
     done
     find "${directories[@]}" \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -print0
@@ -676,25 +678,48 @@ write_docs() {
     stage "man pages and completion" in_root env PYTHONPATH="$ROOT/daemon" "$PYTHON_ENV/bin/python" -m tools.manual --out "$1"
 }
 
-verb_wheel() { locked make_wheel; }
+verb_wheel() { locked make_wheels "$@"; }
 
-make_wheel() {
-    local staging=$BUILD/wheel
+verb_test_wheel() {
+    locked setup_environment runtime
+    [ $# -gt 0 ] || set -- "${WHEEL_ARCHITECTURES[@]}"
+    local architecture
+    for architecture; do wheel_try "$architecture"; done
+}
+
+# make_wheels [ARCHITECTURE...]: by default one for each. With LLMD_BACKEND, one for this machine's architecture and its glibc.
+make_wheels() {
+    local architecture
+    [ $# -gt 0 ] || set -- "${WHEEL_ARCHITECTURES[@]}"
     setup_environment runtime
-    native_build portable portable package
+    rm -rf "$BUILD/wheels"
+    mkdir -p "$BUILD/wheels"
+    if [ -n "${LLMD_BACKEND:-}" ]; then
+        native_build portable portable package
+        make_wheel portable ''
+    else
+        for architecture; do wheel_make "$architecture"; done
+    fi
+    mkdir -p "$ROOT/dist"
+    mv "$BUILD"/wheels/*.whl "$ROOT/dist/"
+    ls -l "$ROOT"/dist/*.whl
+}
+
+# make_wheel BUILD PLATFORM [STRIP]: of the library in build/BUILD, into build/wheels. No PLATFORM: this machine.
+make_wheel() {
+    local build=$1 platform=$2 strip=${3:-strip} staging=$BUILD/wheel
     rm -rf "$staging"
     mkdir -p "$staging"
     cp "$ROOT"/{setup.cfg,setup.py,pyproject.toml,LICENSE,README.md} "$staging/"
     mkdir "$staging/daemon"
     (cd "$ROOT/daemon" && tar -c --exclude=_native --exclude=__pycache__ --exclude='*.egg-info' llmd) | tar -x -C "$staging/daemon"
     mkdir -p "$staging/daemon/llmd/_native/native"
-    cp "$BUILD"/portable/package/* "$staging/daemon/llmd/_native/native/"
-    strip --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
+    cp "$BUILD/$build"/package/* "$staging/daemon/llmd/_native/native/"
+    "$strip" --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
     llama_notices "$staging"
     write_docs "$staging/share"
-    stage "wheel: dist/" "$PYTHON_ENV/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
-        -w "$ROOT/dist" "$staging"
-    ls -l "$ROOT"/dist/*.whl
+    stage "wheel: ${platform:-this machine}" env LLMD_WHEEL_PLATFORM="$platform" "$PYTHON_ENV/bin/python" -m pip wheel \
+        --disable-pip-version-check --no-deps --no-build-isolation -w "$BUILD/wheels" "$staging"
 }
 
 verb_prerequisites() { missing_packages | tr '\n' ' '; }
@@ -708,7 +733,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
@@ -725,4 +750,6 @@ main() {
 . "$ROOT/cmake/llama.sh"
 # shellcheck source=cmake/peer.sh
 . "$ROOT/cmake/peer.sh"
+# shellcheck source=packaging/wheel.sh
+. "$ROOT/packaging/wheel.sh"
 main "$@"

@@ -1,7 +1,10 @@
-"""Marks the wheel as one for this platform: it carries the native library, built outside setuptools.
+"""Marks the wheel as one for its platform: it carries the native library, built outside setuptools.
 
-The library speaks the stable ABI of Python, so one wheel serves 3.11 and later.
+The library uses Python's stable ABI, so one wheel serves 3.11 and later. LLMD_WHEEL_PLATFORM names the platform if the
+library is for another architecture or for an older glibc than this machine's (./build.sh wheel).
 """
+
+import os
 
 from setuptools import Distribution, setup
 
@@ -11,4 +14,8 @@ class NativeDistribution(Distribution):
         return True
 
 
-setup(distclass=NativeDistribution, options={"bdist_wheel": {"py_limited_api": "cp311"}})
+wheel = {"py_limited_api": "cp311"}
+if platform := os.environ.get("LLMD_WHEEL_PLATFORM"):
+    wheel["plat_name"] = platform
+
+setup(distclass=NativeDistribution, options={"bdist_wheel": wheel})

@@ -19,13 +19,14 @@ foreach(gpu IN ITEMS CUDA Vulkan HIP)
     endif()
 endforeach()
 
-if(LLM_VARIANT STREQUAL "portable")
+if(LLM_VARIANT MATCHES "^(portable|wheel-)")
     # The engine finds the backends for this processor beside itself when it starts.
     target_compile_definitions(llama_engine INTERFACE LLM_BACKEND_DL=1)
     foreach(library llama-common llama ggml ggml-base)
         target_link_libraries(llama_engine INTERFACE "${LLM_LLAMA_PREFIX}/lib/lib${library}.so")
     endforeach()
-    target_link_libraries(llama_engine INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
+    # Before glibc 2.34, shm_open is in librt.
+    target_link_libraries(llama_engine INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m rt)
     return()
 endif()
 

@@ -87,16 +87,17 @@ llama_variant_flags() {
     native) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON" ;;
     # These two kernels choose their arithmetic by batch shape; without them any batching gives the same bits.
     exact*) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
-    portable) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
+    portable | wheel-*) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
     esac
     case $1 in
     exact) echo "-DGGML_NATIVE=ON" ;;
     exact-*) echo "-DGGML_NATIVE=OFF $(llama_processor_flags "${1#exact-}")" ;;
+    wheel-*) wheel_flags "${1#wheel-}" ;;
     esac
     case $1 in
     # Static code ends up inside libllm.so and must not be visible from outside.
     native | exact*) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
-    portable) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
+    portable | wheel-*) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
     esac
 }
 
@@ -147,7 +148,11 @@ llama_plan() {
     [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
     LLAMA_AMX=$amx
     LLAMA_BACKEND=$backend
-    [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
+    case $variant in
+    portable) identity=$(uname -m) ;;
+    wheel-*) identity=$(basename "${CC%/bin/gcc}") ;; # toolchain-ARCHITECTURE-HASH
+    *) identity=$(processor_identity) ;;
+    esac
     LLAMA_DESCRIPTION=$(
         printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
             "source $LLAMA_PACKAGE $LLAMA_VERSION $LLAMA_SHA256" "recipe $LLAMA_RECIPE" \
@@ -184,9 +189,9 @@ llama_make() {
     *-cuda | *-hip) minutes=90 ;;
     native-*) minutes=3 ;;
     exact-*) minutes=1 ;;
-    portable-*) minutes=10 ;;
+    portable-* | wheel-*) minutes=15 ;;
     esac
-    if [ "$LLAMA_AMX" = unknown-to-compiler ] && grep -qw amx_tile /proc/cpuinfo; then
+    if [ "$LLAMA_AMX" = unknown-to-compiler ] && [[ $variant != wheel-* ]] && grep -qw amx_tile /proc/cpuinfo; then
         say "this processor has AMX, but $CXX does not know it: gcc 11 or later would make quantized models twice as fast"
     fi
     llama_source
@@ -327,6 +332,7 @@ llama_compile() {
     trap 'rm -rf "$work"' EXIT
     mkdir "$work"
     cp -r "$source" "$work/source"
+    case $variant in portable | wheel-*) llama_leave_out "$variant" "$work/source/ggml/src/CMakeLists.txt" ;; esac
     if [ "$LLAMA_BACKEND" = cuda ]; then
         cuda_driver_calls "$work/libcuda-driver.a"
         LLAMA_CONFIGURE+=("-DCUDA_cuda_driver_LIBRARY=$work/libcuda-driver.a")
@@ -348,7 +354,24 @@ llama_compile_all() {
     "$CMAKE" --install "$work/build"
     llama_install_common "$work/build" "$source" "$work/prefix"
     [ "$LLAMA_BACKEND" != cuda ] || cp "$work/libcuda-driver.a" "$work/prefix/lib/"
-    [ "$variant" != portable ] || llama_gather_portable "$work/prefix"
+    case $variant in portable | wheel-*) llama_gather_portable "$work/prefix" ;; esac
+}
+
+# llama_leave_out VARIANT LIST: removes kernels from the list of those that are chosen at run time. gcc knows SME from 14 on; a
+# processor with SME then gets the kernels for what else it has. A wheel also leaves out kernels that hardly differ from the
+# next lower ones (no kernel uses AVX512-VBMI, and one function SVE2), and AMX if this machine cannot test it: of each, the
+# compiler takes minutes, and the wheel gets larger by 0.5 MB.
+llama_leave_out() {
+    local processor
+    local -a left_out=()
+    "$CC" -march=armv9.2-a+sme -E - </dev/null >/dev/null 2>&1 || left_out+=('armv9\.2_[12]')
+    if [[ $1 == wheel-* ]]; then
+        left_out+=(sse42 ivybridge piledriver cannonlake icelake cooperlake 'armv8\.2_[13]' 'armv8\.6_2')
+        [ "$LLAMA_AMX" = works ] || left_out+=(sapphirerapids)
+    fi
+    for processor in "${left_out[@]}"; do
+        sed -i "/^ *ggml_add_cpu_backend_variant($processor /d" "$2"
+    done
 }
 
 # The exact variant differs from the native one for the CPU in the CPU kernels alone.

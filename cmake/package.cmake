@@ -36,7 +36,7 @@ set_target_properties(llm_module PROPERTIES
     BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$ORIGIN")
 
-if(LLM_VARIANT STREQUAL "portable")
+if(LLM_VARIANT MATCHES "^(portable|wheel-)")
     add_custom_command(TARGET llm POST_BUILD
         COMMAND ${CMAKE_COMMAND} -E copy_directory "${LLM_LLAMA_PREFIX}/run" "${LLM_PACKAGE_DIR}"
         COMMENT "Adding llama.cpp and its CPU backends")

@@ -350,3 +350,36 @@ def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> 
     override = " ".join(f'{step}() {{ echo {step} "$@"; }};' for step in steps)
     done = ran(f"{override} PEER_PREFIX=/peer; verb_peer", os.environ["PATH"])
     assert done.stdout.splitlines() == ["locked setup_environment runtime", *steps[1:], "/peer/bin"]
+
+
+# --- packages --------------------------------------------------------------------------------------------------------
+
+
+def test_a_wheel_is_for_a_known_architecture(tmp_path: Path) -> None:
+    override = f"BUILD={tmp_path}; setup_environment() {{ :; }}"
+    done = ran(f"{override}; make_wheels sparc", os.environ["PATH"])
+    said = "[llmd] error: no wheel for sparc; there are: x86_64 aarch64\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_a_wheel_for_another_architecture_needs_its_compiler(machine: Machine) -> None:
+    done = machine.runs("uname() { echo x86_64; }; wheel_toolchain aarch64")
+    assert "a wheel for aarch64 needs a compiler: apt-get install g++-aarch64-linux-gnu" in done.stderr
+
+
+def test_kernels_are_left_out_of_a_wheel_alone(tmp_path: Path) -> None:
+    kernels = [
+        "x64",
+        "sse42 SSE42",
+        "zen4 AVX512",
+        "sapphirerapids AVX512 AMX_TILE",
+        "armv8.2_1 DOTPROD",
+        "armv8.2_2 FP16",
+    ]
+    kernels += ["armv9.2_1 SVE SME"]
+    for variant, amx, left in (("portable", "broken", [0, 1, 2, 3, 4, 5]), ("wheel-x86_64", "absent", [0, 2, 5]),
+                               ("wheel-x86_64", "works", [0, 2, 3, 5])):  # fmt: skip
+        listed = tmp_path / "CMakeLists.txt"
+        listed.write_text("".join(f"        ggml_add_cpu_backend_variant({kernel})\n" for kernel in kernels))
+        ran(f"CC=false LLAMA_AMX={amx}; llama_leave_out {variant} {listed}", os.environ["PATH"]).check_returncode()
+        assert re.findall(r"variant\((.*)\)", listed.read_text()) == [kernels[i] for i in left]
