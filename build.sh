@@ -46,6 +46,8 @@ usage: ./build.sh VERB [arguments]
   wheel [architecture...]  wheels for any processor and glibc 2.28 or later, in dist/ (default: x86_64 and aarch64); with
                            LLMD_BACKEND=cuda|hip|vulkan, one for this machine's glibc
   test-wheel [architecture...]  install a wheel outside of the checkout, and chat with it (aarch64: in an emulator)
+  deb [architecture...]    a Debian package, in dist/ (default: this architecture)
+  test-deb                 install, upgrade, remove and purge the package in a fresh Debian, and chat with it (root)
   setup                    only set up: private environment, native library, package
   prerequisites            print the Debian packages that are missing
   clean                    remove the build outputs of this checkout (the cache of llama.cpp builds stays)
@@ -546,7 +548,7 @@ check_ruff() { "$1/ruff" check --output-format concise .; }
 check_format() { "$1/ruff" format --check --quiet .; }
 check_types() { "$1/mypy"; }
 check_structure() { "$1/python" -m pytest -q tests/test_structure.py; }
-check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/gpu.sh cmake/llama.sh cmake/peer.sh packaging/*.sh .ci/run; }
+check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/gpu.sh cmake/llama.sh cmake/peer.sh packaging/*.sh packaging/debian/{postinst,prerm,postrm} .ci/run; }
 
 check_c_format() {
     local file status=0
@@ -687,6 +689,10 @@ verb_test_wheel() {
     for architecture; do wheel_try "$architecture"; done
 }
 
+verb_deb() { locked make_debs "$@"; }
+
+verb_test_deb() { deb_try; }
+
 # make_wheels [ARCHITECTURE...]: by default one for each. With LLMD_BACKEND, one for this machine's architecture and its glibc.
 make_wheels() {
     local architecture
@@ -733,7 +739,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
@@ -752,4 +758,6 @@ main() {
 . "$ROOT/cmake/peer.sh"
 # shellcheck source=packaging/wheel.sh
 . "$ROOT/packaging/wheel.sh"
+# shellcheck source=packaging/deb.sh
+. "$ROOT/packaging/deb.sh"
 main "$@"

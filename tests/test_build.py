@@ -355,9 +355,10 @@ def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> 
 # --- packages --------------------------------------------------------------------------------------------------------
 
 
-def test_a_wheel_is_for_a_known_architecture(tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["make_wheels", "make_debs"])
+def test_a_wheel_is_for_a_known_architecture(verb: str, tmp_path: Path) -> None:
     override = f"BUILD={tmp_path}; setup_environment() {{ :; }}"
-    done = ran(f"{override}; make_wheels sparc", os.environ["PATH"])
+    done = ran(f"{override}; {verb} sparc", os.environ["PATH"])
     said = "[llmd] error: no wheel for sparc; there are: x86_64 aarch64\n"
     assert (done.returncode, done.stderr) == (1, said)
 
