@@ -147,16 +147,16 @@ wheel_try() {
     wheel=$(wheel_of "$architecture")
     python=$(find_python)
     (
-        work=$(mktemp -d)
-        trap 'rm -rf "$work"' EXIT
-        cd "$work" || exit
+        folder=$(mktemp -d)
+        trap 'rm -rf "$folder"' EXIT
+        cd "$folder" || exit
         if [ "$architecture" = "$(uname -m)" ]; then
-            stage "install ${wheel##*/}" wheel_install "$python" "$wheel" "$work"
-            "$python" "$ROOT/tools/try_installed.py" --llmd env/bin/llmd --llmctl env/bin/llmctl --folder "$work" 2>"$LOGS/test-wheel.log"
+            stage "install ${wheel##*/}" wheel_install "$python" "$wheel" "$folder"
+            "$python" "$ROOT/tools/try_installed.py" --llmd env/bin/llmd --llmctl env/bin/llmctl --folder "$folder" 2>"$LOGS/test-wheel.log"
         else
-            stage "install ${wheel##*/}" wheel_install_foreign "$architecture" "$wheel" "$work"
-            program="env PYTHONHOME=$work/root/usr PYTHONPATH=$work/site qemu-$architecture-static -L $work/root -cpu max $work/root/usr/bin/python3"
-            "$python" "$ROOT/tools/try_installed.py" --llmd "$program -m llmd" --llmctl "$program -m llmd.ctl" --folder "$work" \
+            stage "install ${wheel##*/}" wheel_install_foreign "$architecture" "$wheel" "$folder"
+            program="env PYTHONHOME=$folder/root/usr PYTHONPATH=$folder/site qemu-$architecture-static -L $folder/root -cpu max $folder/root/usr/bin/python3"
+            "$python" "$ROOT/tools/try_installed.py" --llmd "$program -m llmd" --llmctl "$program -m llmd.ctl" --folder "$folder" \
                 --seconds 300 2>"$LOGS/test-wheel.log"
         fi || die "$(tail -n 20 "$LOGS/test-wheel.log")"
         du -h --apparent-size "$wheel" | awk -v name="${wheel##*/}" '{print name ": " $1 "B"}'
@@ -173,9 +173,9 @@ wheel_install_foreign() {
     local architecture=$1 wheel=$2 work=$3 version
     command -v "qemu-$architecture-static" mmdebstrap || die "install: apt-get install qemu-user-static mmdebstrap"
     mmdebstrap --arch="$(deb_architecture "$architecture")" --variant=extract --include=python3,libgcc-s1 \
-        "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$work/root"
-    version=$(basename "$(readlink "$work/root/usr/bin/python3")")
-    wheel_packages "$architecture" "${version#python}" "$work/site" "$wheel"
+        "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$folder/root"
+    version=$(basename "$(readlink "$folder/root/usr/bin/python3")")
+    wheel_packages "$architecture" "${version#python}" "$folder/site" "$wheel"
 }
 
 # deb_architecture ARCHITECTURE: Debian's name for it.
