@@ -35,7 +35,7 @@ def llmctl(find: Finder, *arguments: str, stdin: int = subprocess.DEVNULL) -> su
 
 def test_a_model_from_download_to_removal(hub: LocalHub, find: Finder, model: bytes) -> None:
     hub.add("ann/Tiny-GGUF", {"t-Q8_0.gguf": model + b"1", "t-Q4_K_M.gguf": model})
-    assert "no models; llmctl models pull OWNER/NAME" in llmctl(find, "list").stdout
+    assert "no models in the folders that llmd searches; llmctl models pull OWNER/NAME" in llmctl(find, "list").stdout
     pulled = llmctl(find, "pull", "ann/Tiny-GGUF")
     assert pulled.returncode == EXIT_OK and pulled.stdout.startswith("Model ann/Tiny-GGUF:Q4_K_M is in the cache: /")
     assert "downloading ann/Tiny-GGUF: 100 % of 5 MiB" in pulled.stderr

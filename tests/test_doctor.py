@@ -9,6 +9,7 @@ import re
 import resource
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,8 +19,8 @@ import pytest
 
 from llmd.doctor import hardware, places, process_limits, report, services
 from llmd.doctor.finding import Finding, Verdict
-from llmd.engine import native
-from llmd.engine.native import Device, Machine
+from llmd.engine import machine as measuring
+from llmd.engine.machine import Device, Machine
 from tests.serving import config_of
 
 GIB = 2**30
@@ -38,6 +39,15 @@ def check(found: Finding, verdict: Verdict, *words: str) -> None:
 
 
 # --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def test_memory_for_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (measuring.memory_for_model(with_gpu=False) or 0) > 0
+    monkeypatch.setattr(measuring, "devices", lambda: [CPU, GPU])
+    for n_host, without, with_gpu in ((8 * GIB, 8 * GIB, 78 * GIB), (0, None, None)):
+        monkeypatch.setattr(measuring, "this_machine", lambda n=n_host: replace(FREE, free_bytes=n))
+        assert measuring.memory_for_model(with_gpu=False) == without
+        assert measuring.memory_for_model(with_gpu=True) == with_gpu
 
 
 def test_processor() -> None:
@@ -93,7 +103,7 @@ def test_model(tmp_path: Path) -> None:
 
 
 def test_libllm_measures() -> None:
-    machine, devices = native.machine(), native.devices()
+    machine, devices = measuring.this_machine(), measuring.devices()
     assert 0 < machine.free_bytes <= machine.allowed_bytes and 0 < machine.n_cores <= machine.n_allowed
     assert any(not one.is_gpu and one.name == "CPU" and one.description for one in devices)
 

@@ -1,4 +1,4 @@
-"""The header of GGUF files, and the memory that is available for a model."""
+"""The header of GGUF files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmd.models import memory
 from llmd.models.errors import ModelError
 from llmd.models.gguf_header import Header, read_header
 
@@ -91,41 +90,3 @@ def test_damaged_files_are_models_or_errors(
         read_header(path)
     except ModelError:
         pass
-
-
-# --- memory -----------------------------------------------------------------------------------------------------------
-
-MIB = 1 << 20
-
-
-def test_memory_of_the_host(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    assert memory._host_bytes(meminfo) is None
-    meminfo.write_text("MemTotal:  100 kB\nMemAvailable:   2048 kB\n")
-    assert memory._host_bytes(meminfo) == 2 * MIB
-
-
-def test_limits_of_control_groups(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.write_text("0::/system.slice/llmd.service\n")
-    for group, limit, used, cached in (
-        ("system.slice/llmd.service", str(8 * MIB), 5 * MIB, MIB),
-        ("system.slice", str(4 * MIB), 6 * MIB, 0),
-        (".", "max", 9 * MIB, 0),
-    ):
-        folder = tmp_path / "mount" / group
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text(f"{used}\n")
-        (folder / "memory.stat").write_text(f"anon 5\ninactive_file {cached}\nactive_file {cached}\nfile {9 * MIB}\n")
-    assert list(memory._cgroup_bytes(tmp_path / "mount", own)) == [5 * MIB, 0]
-
-
-def test_the_smallest_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_host_bytes", lambda: 8 * MIB)
-    monkeypatch.setattr(memory, "_cgroup_bytes", lambda: iter([9 * MIB, 5 * MIB]))
-    monkeypatch.setattr(memory, "_gpu_bytes", lambda: 3 * MIB)
-    assert memory.free_bytes(with_gpu=False) == 5 * MIB
-    assert memory.free_bytes(with_gpu=True) == 8 * MIB
-    monkeypatch.setattr(memory, "_host_bytes", lambda: None)
-    assert memory.free_bytes(with_gpu=True) is None

@@ -229,9 +229,11 @@ def test_llmctl_knows_only_its_client() -> None:
         "llmd.engine.segment",
     }
     assert {one.imported for one in about_models if not one.imported.startswith("llmd.models")} == {
-        "llmd.process.progress"
+        "llmd.engine.machine",
+        "llmd.process.progress",
     }
-    assert {one.importer for one in outside if one.imported == "llmd.engine.native" and not one.lazy} == set()
+    loading = {"llmd.engine.machine", "llmd.engine.native"}
+    assert {one.importer for one in outside if one.imported in loading and not one.lazy} == set()
 
 
 def test_llmctl_starts_light() -> None:
@@ -242,6 +244,7 @@ def test_llmctl_starts_light() -> None:
         "asyncio",
         "cffi",
         "_libllm",
+        "llmd.engine.machine",
         "llmd.engine.native",
         "llmd.engine.engine",
         "huggingface_hub",

@@ -13,8 +13,9 @@ from pathlib import Path
 from llmd.ctl import output, status, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_REFUSED, Context, Verbs, add_verb
-from llmd.models import catalog, memory
+from llmd.models import catalog
 from llmd.models.catalog import CACHE, LocalModel
+from llmd.models.choice import listed
 from llmd.models.display import DownloadDisplay
 from llmd.models.errors import ModelError
 from llmd.models.finding import pull
@@ -71,7 +72,7 @@ def run_list(context: Context) -> None:
 
 def _table(models: list[LocalModel]) -> str:
     if not models:
-        return "no models; llmctl models pull OWNER/NAME downloads one"
+        return "no models in the folders that llmd searches; llmctl models pull OWNER/NAME downloads one"
     rows = [
         [text.printable(one.name), text.size(one.candidate.n_bytes), one.source, text.age(one.modified_s, time.time())]
         for one in models
@@ -97,12 +98,14 @@ def run_show(context: Context) -> None:
 
 
 def run_pull(context: Context) -> None:
+    from llmd.engine.machine import memory_for_model  # loads libllm, which the other verbs do not need
+
     name = parse_hub_name(context.options.name)
     if name is None:
         raise ModelError(f"{context.options.name} names no model to download: write OWNER/NAME[:QUANTIZATION]")
     display = DownloadDisplay(output.remark, has_bar=False if context.json else None)
     is_chosen = name.quantization or name.file
-    free_bytes = None if is_chosen else memory.free_bytes(with_gpu=True)
+    free_bytes = None if is_chosen else memory_for_model(with_gpu=True)
     path = pull(name, free_bytes, Download(display))
     one = next(model for model in catalog.local_models(None, (CACHE,)) if path in model.paths)
     context.say(_described(one), lambda: f"Model {one.name} is in the cache: {path}")
@@ -138,7 +141,7 @@ def _removable(name: str) -> LocalModel:
     cached = catalog.local_models(None, (CACHE,))
     repository = [one for one in cached if one.name.partition(":")[0].lower() == name.lower()]
     if len(repository) > 1:  # a choice by quantization would remove a model that the user did not name
-        raise ModelError(f"several models match {name}: name one of {catalog.listed(one.name for one in repository)}")
+        raise ModelError(f"several models match {name}: name one of {listed(one.name for one in repository)}")
     found = repository[0] if repository else catalog.with_name(name, cached, None)
     if found is not None:
         return found

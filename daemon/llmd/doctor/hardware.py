@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..engine.native import Device, Machine
+from ..engine.machine import Device, Machine
 from ..models.errors import ModelError
 from ..models.finding import find_model, is_path
 from ..models.names import is_hub_name

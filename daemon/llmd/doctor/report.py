@@ -67,19 +67,19 @@ def checked(config: Config) -> Iterator[Finding]:
 def _of_machine(config: Config) -> Iterator[Finding]:
     """Yields the findings for which libllm is needed."""
     try:
-        from ..engine import native
+        from ..engine import machine, native
         from . import hardware
     except ImportError as error:
         yield Finding("libllm", "wrong", f"{error}.", "Build llmd: ./build.sh setup.")
         return
     yield Finding("libllm", "ok", f"llmd {native.version()} with llama.cpp {native.backend_version()}.")
-    devices, machine = native.devices(), native.machine()
+    devices, measured = machine.devices(), machine.this_machine()
     found, n_model = hardware.model(config.model, config.models_dir)
     yield found
     yield hardware.processor(native.processor())
-    yield hardware.cores(machine, config.threads, n_processors())
+    yield hardware.cores(measured, config.threads, n_processors())
     yield hardware.gpus(devices, native.gpu_trouble(), config.gpu_layers)
-    yield hardware.memory(machine, devices, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), n_model)
+    yield hardware.memory(measured, devices, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), n_model)
 
 
 def _reports_users() -> bool:

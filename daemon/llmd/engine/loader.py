@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core import limits
-from ..models import memory
 from ..models.display import DownloadDisplay
 from ..models.errors import ModelError
 from ..models.finding import find_model
@@ -21,6 +20,7 @@ from ..process.config_table import Config
 from ..process.logs import fields
 from ..process.progress import Download
 from . import segment
+from .machine import memory_for_model
 from .opening import EngineError, EngineOptions, open_engine
 from .wire import differences
 
@@ -109,7 +109,7 @@ class DaemonEngineLoader(EngineLoader):
         return super()._open()
 
     def _free_bytes(self) -> int | None:
-        return None if self._options.allow_oversize else memory.free_bytes(with_gpu=self._options.n_gpu_layers != 0)
+        return None if self._options.allow_oversize else memory_for_model(with_gpu=self._options.n_gpu_layers != 0)
 
     def _prepare(self) -> None:
         if self._options.dead_table_names:

@@ -194,41 +194,6 @@ def processor() -> str:
 _PROCESSOR_BYTES = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What libllm measures of this machine. The fields are those of llm_machine (llm.h)."""
-
-    free_bytes: int
-    allowed_bytes: int
-    n_cores: int
-    n_allowed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device on which libllm can compute. The fields are those of llm_device (llm.h)."""
-
-    name: str
-    description: str
-    free_bytes: int
-    total_bytes: int
-    is_gpu: bool
-
-
-def machine() -> Machine:
-    out = ffi.new("llm_machine *")
-    lib.llm_machine_measure(out)
-    return copied(out, Machine)
-
-
-def devices() -> list[Device]:
-    out = ffi.new("llm_device[]", _DEVICES_MAX)
-    return [copied(out[i], Device) for i in range(min(lib.llm_devices(out, _DEVICES_MAX), _DEVICES_MAX))]
-
-
-_DEVICES_MAX = 64
-
-
 # --- the session table -----------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .choice import Candidate, RepositoryFile, base_of, candidates_of, choose
+from .choice import Candidate, RepositoryFile, base_of, candidates_of, choose, listed
 from .errors import ModelError
 
 MODELS_DIR, CACHE, LM_STUDIO, OLLAMA = "models-dir", "cache", "LM Studio", "Ollama"
@@ -23,7 +23,6 @@ _OLLAMA_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _OLLAMA_REGISTRY = "registry.ollama.ai"
 _MANIFEST_BYTES_MAX = 1 << 20
 _LATEST = ":latest"
-_LISTED_MAX = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +115,6 @@ def _only(name: str, found: Sequence[LocalModel], free_bytes: int | None) -> Loc
         raise ModelError(f"several models match {name}: name one of {listed(one.name for one in unique)}")
     chosen = choose([one.candidate for one in unique], free_bytes=free_bytes if len(unique) > 1 else None)
     return next(one for one in unique if one.candidate is chosen.candidate)
-
-
-def listed(names: Iterable[str]) -> str:
-    found = sorted(set(names))
-    more = len(found) - _LISTED_MAX
-    return ", ".join(found[:_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 # --- folders ----------------------------------------------------------------------------------------------------------

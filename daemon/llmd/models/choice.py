@@ -136,7 +136,9 @@ def _with_file(candidates: Sequence[Candidate], path: str) -> Candidate:
         for one in candidates:
             if any(file.path == path or (not exact and file.path.endswith(f"/{path}")) for file in one.files):
                 return one
-    raise ModelError(f"the repository has no file {path} that is a model: name one of {_listed(candidates, 'files')}")
+    raise ModelError(
+        f"the repository has no file {path} that is a model: name one of {listed(one.first for one in candidates)}"
+    )
 
 
 def _with_quantization(candidates: Sequence[Candidate], text: str) -> Candidate:
@@ -145,13 +147,13 @@ def _with_quantization(candidates: Sequence[Candidate], text: str) -> Candidate:
     found = found or [one for one in candidates if one.quantization.removeprefix("UD-") == wanted]
     found = found or [one for one in candidates if one.name.rpartition("/")[2].upper().endswith(wanted)]
     if not found:
-        raise ModelError(f"the repository has no quantization {text}: name one of {_listed(candidates, 'tags')}")
+        raise ModelError(f"the repository has no quantization {text}: name one of {listed(tags(candidates))}")
     return _only(found)
 
 
 def _only(found: Sequence[Candidate]) -> Candidate:
     if len(found) > 1:
-        raise ModelError(f"several files match: write OWNER/NAME:FILE with one of {_listed(found, 'files')}")
+        raise ModelError(f"several files match: write OWNER/NAME:FILE with one of {listed(one.first for one in found)}")
     return found[0]
 
 
@@ -198,8 +200,9 @@ def tags(candidates: Iterable[Candidate]) -> list[str]:
     return sorted({one.quantization or one.first for one in candidates})
 
 
-def _listed(candidates: Sequence[Candidate], what: str) -> str:
-    found = tags(candidates) if what == "tags" else [one.first for one in candidates]
+def listed(names: Iterable[str]) -> str:
+    """Returns the names as text. If there are many, returns some of them, and how many more there are."""
+    found = sorted(set(names))
     more = len(found) - _LISTED_MAX
     return ", ".join(found[:_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 

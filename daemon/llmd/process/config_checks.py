@@ -51,7 +51,7 @@ def n_processors(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> int:
     return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
 
 
-def cgroups(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> list[Path]:
+def _groups(mount: Path = CGROUP_MOUNT, own: Path = CGROUP_SELF) -> list[Path]:
     """Returns the folders of this process's control group and of all groups above. Only groups of version 2 count."""
     group = PurePosixPath("/")
     with suppress(OSError):
@@ -65,7 +65,7 @@ def _quotas(mount: Path, own: Path) -> list[int]:
     processors, rounded up. Groups without a readable quota are left out.
     """
     found = []
-    for group in cgroups(mount, own):
+    for group in _groups(mount, own):
         with suppress(OSError, ValueError):  # ValueError: the file says "max", which means no quota
             quota, period = map(int, (group / "cpu.max").read_text().split())
             found.append(math.ceil(quota / period))

@@ -14,11 +14,11 @@ import msgspec
 from aiohttp import web
 
 from ...core.errors import ApiError, invalid_value, required
+from ...engine.machine import memory_for_model
 from ...http import body
 from ...http.body import in_time, respond
 from ...http.context import FACTS, STATE
 from ...http.framing import LINES
-from ...models import memory
 from ...models.errors import ModelError
 from ...models.finding import pull
 from ...models.names import HubName, parse_hub_name
@@ -55,7 +55,7 @@ class _Pull:
     def _run(self) -> None:
         try:
             is_chosen = self._name.quantization or self._name.file
-            free_bytes = None if is_chosen else memory.free_bytes(self._with_gpu)
+            free_bytes = None if is_chosen else memory_for_model(self._with_gpu)
             pull(self._name, free_bytes, Download(self._changed))
         except Exception as error:
             self.error = error
