@@ -55,12 +55,13 @@ async def test_leaving_after_the_end_is_no_abort(daemon: Daemon) -> None:
 
 
 async def slow_reader(daemon: Daemon) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Opens an endless stream and reads nothing. Uses the unix socket, because its buffers are small."""
+    """Opens an endless stream and reads nothing. Uses the unix socket, because its buffers are small. If the machine is
+    busy, the server joins many tokens into an event, and 100,000 tokens may fit into the buffers."""
     connection = socket.socket(socket.AF_UNIX)
     connection.setblocking(False)
     await asyncio.get_running_loop().sock_connect(connection, str(daemon.config.socket))
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=1024)
-    body = json.dumps(chat(session_id="slow", stream=True, **ENDLESS)).encode()
+    body = json.dumps(chat(session_id="slow", stream=True, **ENDLESS | {"max_tokens": 900_000})).encode()
     writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     return reader, writer
 
