@@ -138,14 +138,17 @@ static void test_a_parked_session_that_can_never_come_back_fails(void)
     }
 }
 
-/* While another one runs there is something to wait for. */
+/* A parked session waits while another session generates. That one generates at most 60 tokens, so that there are cells
+ * for the third session, however late the pause comes. */
 static void test_a_parked_session_waits_for_who_runs(void)
 {
     driver *d = driver_open(&(llm_engine_options){
-        .model = "sim:dense,length=0,cells=700", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
+        .model = "sim:dense,length=0,cells=700,step_us=1000", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(say(d, OWN, "parked", 1)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_park(d, OWN, "parked"))->status, LLM_OK);
-    const uint64_t running = endless(d, OWN, "other", 2);
+    generate_call other = *call_of(OWN, "other", 2);
+    other.max_tokens = 60;
+    const uint64_t running = driver_generate(d, &other);
     driver_wait_text(d, running);
     driver_pause(d, running, true);
     CHECK_INT(say(d, OWN, "third", 3)->status, LLM_OK);
