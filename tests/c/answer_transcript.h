@@ -20,6 +20,7 @@ typedef struct transcript {
     char ids[256];  /* of the calls, each with a space behind it */
     size_t n_diffs;
     uint64_t work, work_most; /* in all, and for a piece */
+    bool has_dropped;         /* a part of an unfinished or malformed call is missing in the text */
 } transcript;
 
 static void transcript_add(transcript *t, const char *text, size_t n)
@@ -124,6 +125,7 @@ static inline transcript transcript_until(const llm_prompt *p, const char *answe
         t.work_most = t.work - before > t.work_most ? t.work - before : t.work_most;
         at += is_final ? n + 1 : n_taken;
     }
+    t.has_dropped = answer_parser_has_dropped(parser);
     answer_parser_close(parser);
     return t;
 }

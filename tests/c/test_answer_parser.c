@@ -223,6 +223,19 @@ static void test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came(void)
 #define TYPED_CALL(parameters) "<tool_call>\n<function=get_time>\n" parameters "</function>\n</tool_call>"
 
 /* As templates write the values of earlier calls, and models after them; whatever is no value is a string. */
+/* Nothing tells where a broken call of this family ends, so the text after a whole call is all text. */
+static void test_text_after_a_whole_call_that_nothing_closes_is_text(void)
+{
+#define FIRST "[call 0 get_weather]{\\\"city\\\": \\\"Paris\\\"}"
+    check_told(FAMILY_NEMO, REQUEST(""), "[TOOL_CALLS][" NEMO_CALL " It is 7 degrees.",
+               FIRST "[text] It is 7 degrees.");
+    check_told(FAMILY_NEMO, REQUEST(",\"parallel_tool_calls\":false"),
+               "[TOOL_CALLS][" NEMO_CALL ", " NEMO_CALL "] It is 7 degrees.",
+               FIRST "[text], {\\\"name\\\": \\\"get_weather\\\", \\\"arguments\\\": {\\\"city\\\": \\\"Paris\\\"}, "
+                     "\\\"id\\\": \\\"abcdefghi\\\"}] It is 7 degrees.");
+#undef FIRST
+}
+
 static void test_values_are_read_as_python_writes_them(void)
 {
     check_told(
@@ -611,6 +624,7 @@ int main(void)
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
     RUN(test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came);
+    RUN(test_text_after_a_whole_call_that_nothing_closes_is_text);
     RUN(test_values_are_read_as_python_writes_them);
     RUN(test_parameters_come_in_any_order_and_with_others);
     RUN(test_arguments_like_pythons_are_read);

@@ -74,6 +74,14 @@ size_t n_held_back(const answer_reading &reading)
     return arguments.size() - call_arguments_of(arguments).json.size();
 }
 
+int refuse(int status, const char *why, char *error, size_t error_bytes)
+{
+    if (error != nullptr && error_bytes > 0) {
+        snprintf(error, error_bytes, "%s", why);
+    }
+    return status;
+}
+
 } // namespace
 
 struct llm_answer_parser {
@@ -103,6 +111,7 @@ struct llm_answer_parser {
 
     /* State of the whole answer. It is kept when parsing begins again after an error. */
     std::vector<std::string> ids; /* ids of the answer's calls */
+    bool has_dropped = false;     /* a part of an unfinished or malformed call was not reported */
     size_t n_calls_before = 0;    /* number of calls that were found before the latest such new beginning */
     std::string blanks;           /* blanks that are reported as text if no call follows */
     bool is_after_call = false;
@@ -208,6 +217,7 @@ void llm_answer_parser::end_calls(bool is_last_open)
             report("call", is_last_open && i + 1 == n ? "{" : "{}", n_calls_before + i);
         }
     }
+    has_dropped = has_dropped || (is_last_open && n > 0);
     n_calls_before = ids.size();
 }
 
@@ -361,7 +371,9 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 
 /* Called when the text no longer fits the form. Finds by bisection how much of the text fits, and reports that part.
  * The first character that does not fit is reported as text. Exception: if a reported call is incomplete, the rest of
- * this call is dropped. A call whose name is incomplete has not been reported, so all of it becomes text. */
+ * this call is dropped. If the arguments are whole, and no delimiter closes this family's calls, the rest is text, since
+ * it would otherwise be dropped up to the end of the answer. A call whose name is incomplete has not been reported, so
+ * all of it becomes text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -382,7 +394,9 @@ void llm_answer_parser::give_up()
     const bool is_in_call = now.fits && !reported.tool_calls.empty() && !form->is_whole(until);
     const bool is_unnamed = is_in_call && now.unnamed_call != SIZE_MAX && now.unnamed_call >= base.size();
     n_said = is_unnamed ? now.unnamed_call - base.size() : n_said;
-    is_in_broken_call = is_in_call && !is_unnamed;
+    const bool is_call_over =
+        is_in_call && !form->has_closing_marks() && call_arguments_of(reported.tool_calls.back().arguments).is_whole;
+    is_in_broken_call = is_in_call && !is_unnamed && !is_call_over;
     end_calls(is_in_broken_call);
     if (is_in_broken_call) {
         is_after_close = form->ends_with_closing_mark(until);
@@ -511,9 +525,7 @@ void llm_answer_parser::write()
 {
     common_json out = common_json::array();
     for (const diff &d : diffs) {
-        common_json item = common_json::object();
-        item["kind"] = d.kind;
-        item["text"] = d.text;
+        common_json item = {{"kind", d.kind}, {"text", d.text}};
         if (strcmp(d.kind, "call") == 0) {
             item["call"] = d.call;
         }
@@ -527,18 +539,6 @@ void llm_answer_parser::write()
 }
 
 /* ---- the functions of answer_parser.h ---------------------------------------------------------------------------- */
-
-namespace {
-
-int refuse(int status, const char *why, char *error, size_t error_bytes)
-{
-    if (error != nullptr && error_bytes > 0) {
-        snprintf(error, error_bytes, "%s", why);
-    }
-    return status;
-}
-
-} // namespace
 
 int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **out, char *error, size_t error_bytes)
 {
@@ -590,4 +590,9 @@ size_t answer_parser_rescan_bytes(const llm_answer_parser *p)
 uint64_t answer_parser_work(const llm_answer_parser *p)
 {
     return p->form == nullptr ? 0 : p->form->n_bytes_read;
+}
+
+bool answer_parser_has_dropped(const llm_answer_parser *p)
+{
+    return p->has_dropped;
 }

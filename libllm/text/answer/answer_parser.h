@@ -17,9 +17,10 @@
  * text, and parsing begins again after the error. If the error is in a call's name or before the name, the call is
  * reported as text. An example of such an error is a name that no tool has. If the error comes after the name, the call
  * has already been reported. The rest of this call is dropped, up to the delimiter that closes the call. Otherwise
- * clients would show the rest as content and send it back in the next prompt. The arguments that have been reported are
- * always the beginning of a JSON object. The reported arguments are a whole object only if the call is complete. An
- * example:
+ * clients would show the rest as content and send it back in the next prompt. Some families have no such delimiter. In
+ * these families, the text after a call with whole arguments is not dropped. It is reported as text. The arguments that
+ * have been reported are always the beginning of a JSON object. The reported arguments are a whole object only if the
+ * call is complete. An example:
  *
  *   <tool_call>{"name": "f", "arguments": {"a": 1, "b
  *
@@ -28,6 +29,7 @@
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +50,9 @@ size_t answer_parser_rescan_bytes(const llm_answer_parser *p);
 
 /* Returns the number of bytes that llama.cpp's parser has parsed in all its runs for this answer. For tests. */
 uint64_t answer_parser_work(const llm_answer_parser *p);
+
+/* Returns whether a part of a call was not reported, because the call is unfinished or malformed. For tests. */
+bool answer_parser_has_dropped(const llm_answer_parser *p);
 
 #ifdef __cplusplus
 }

@@ -68,6 +68,10 @@ class answer_form {
      * two such bytes are more often text. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
+    bool has_closing_marks() const
+    {
+        return !marks.closing.empty();
+    }
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */
     bool may_begin_marker(char c) const
     {
