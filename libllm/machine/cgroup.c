@@ -7,11 +7,12 @@
 
 enum { LINE_BYTES_MAX = PATH_MAX };
 
-/* Version 1 writes a limit of 2^63 bytes, rounded down to a page, if there is no limit. */
+/* If there is no limit, version 1 of control groups reports 2^63 bytes, rounded down to a page. Every value from
+ * NO_LIMIT_1 on counts as no limit. */
 static const uint64_t NO_LIMIT_1 = (uint64_t)1 << 62;
 
-/* The files of one kind of limit, in version 2 or 1 of control groups. In version 1, each controller has a tree of its
- * own below the mount. */
+/* Where version 2 or 1 of control groups keeps one kind of limit, and the function that reads the limit. In version 1,
+ * each controller has a tree of its own below the mount. */
 typedef struct tree {
     const char *controller; /* NULL: version 2, whose tree is the mount itself */
     uint64_t (*in)(const char *folder, const char *group);
@@ -40,8 +41,9 @@ static const char *path_for(const char *line, const char *controller)
 
 /* Finds this process's group as a path below the tree: "" or "/system.slice/llmd.service". If a container sees its own
  * group as the root, the kernel reports "/". If the kernel reports "/../x", the group is not below the tree, and only
- * the root can be read. In version 1, the kernel reports the path on the host. A container sees only the root of this
- * path. The folders of the path do not exist then, and count as groups without a limit. */
+ * the root can be read. In version 1, the kernel reports the group's path on the host, even in a container. The
+ * container's mount shows that group as its root. So the folders of the host's path do not exist there, and count as
+ * groups without a limit. */
 static void own_group(const char *self, const char *controller, char out[static PATH_MAX])
 {
     char line[LINE_BYTES_MAX];
@@ -155,8 +157,8 @@ static uint64_t cores_in_1(const char *folder, const char *group)
 static const tree MEMORY[] = {{NULL, free_in}, {"memory", free_in_1}};
 static const tree CORES[] = {{NULL, cores_in}, {"cpu", cores_in_1}};
 
-/* Returns the smallest value of this process's group and all groups above it, in both versions. A machine can use
- * version 1 for some controllers and version 2 for others. */
+/* Returns the smallest value that version 1 or version 2 reports for this process's group or a group above it. A
+ * machine can use version 1 for some controllers and version 2 for others. */
 static uint64_t least(const char *mount, const char *self, const tree trees[static 2])
 {
     uint64_t out = UINT64_MAX;

@@ -15,8 +15,8 @@ static const struct {
 };
 static const char AMX[] = " AMX_INT8 ";
 
-/* Copies the first processor's flags. Puts a blank before and after each flag, so that "avx" is not found in "avx2".
- * The result is "" if there are no flags. */
+/* Copies the first processor's flags from the file `info` (/proc/cpuinfo). Puts a blank before and after each flag, so
+ * that "avx" is not found in "avx2". The result is "" if there are no flags. */
 static void read_flags(const char *info, char *out, size_t n_out)
 {
     out[0] = '\0';

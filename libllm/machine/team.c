@@ -1,5 +1,6 @@
-/* team.c: a trial with a clear result ends after one or two steps, a trial with a small difference after four. If
- * trials were longer, half of an answer of 24 tokens could be generated with steps that take twice the time. */
+/* team.c: tries other numbers of threads for some steps (a trial). A trial with a clear result ends after one or two
+ * steps, a trial with a small difference after four. Longer trials with a bad number could make half of an answer of 24
+ * tokens take twice the time. */
 #include "machine/team.h"
 
 enum {
@@ -50,9 +51,9 @@ static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
     t->retry_us = now_us + t->trial_gap_us;
 }
 
-/* Ends the trial, and keeps its number of threads if its steps were shorter. If the number is kept, the pause between
- * trials becomes the shortest again. Otherwise the pause is doubled. Exception: a guess does not double the pause.
- * Guesses have a pause of their own, GUESS_US. */
+/* Ends the trial, and keeps its number of threads if its steps were shorter than usual. If the number is kept, the
+ * pause between trials becomes the shortest again. Otherwise the pause is doubled. Exception: a guess does not double
+ * the pause. Guesses have a pause of their own, GUESS_US. */
 static void judge_trial(team *t, uint64_t now_us)
 {
     const double us = t->sum_us / t->n_steps;
@@ -121,7 +122,7 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        /* also set if a trial is stopped before it has a result. The trial has cost a step nevertheless */
+        /* a step of another size ends a trial without a result. The trial still counts, because it has cost a step */
         t->tried_us = t->n_tried > 0 ? now_us : t->tried_us;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {

@@ -24,7 +24,7 @@ static bool may_be_overwritten(const branch_candidate *t)
     return !t->is_anchored;
 }
 
-/* Returns the index of the best candidate that qualifies, or n if none does. */
+/* Returns the index of the best candidate (is_better) for which `qualifies` returns true, or n if there is none. */
 static uint32_t best_of(const branch_candidate *candidates, uint32_t n, bool (*qualifies)(const branch_candidate *t))
 {
     uint32_t best = n;
@@ -81,8 +81,8 @@ static uint32_t count_anchored(const branch_candidate *candidates, uint32_t n)
 }
 
 /* Returns the limit on the session's branches. A pinned session has anchored branches, which no other branch replaces.
- * Such a session can always have one branch more than anchored ones. This extra branch serves prompts that continue no
- * anchored branch. */
+ * Whatever n_max is, such a session can have one branch more than it has anchored branches. This extra branch serves
+ * prompts that continue no anchored branch. */
 static uint32_t limit_of(const branch_candidate *candidates, uint32_t n, uint32_t n_max)
 {
     const uint32_t n_anchored = count_anchored(candidates, n);
@@ -96,8 +96,8 @@ static uint32_t n_after_head(const branch_candidate *t)
     return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
 }
 
-/* Returns the index of the best candidate whose state is on disk. Returns n if there is none. Also returns n if this
- * state saves less than COPY_COST_TOKENS_MIN tokens more than the best state in memory. */
+/* Returns the index of the best candidate whose state is on disk. This state must save at least COPY_COST_TOKENS_MIN
+ * more tokens of prefill than the best state in memory. Returns n if there is no such candidate. */
 static uint32_t best_on_disk(const branch_candidate *candidates, uint32_t n)
 {
     uint32_t best = n;
@@ -127,8 +127,8 @@ static branch_choice take_entry(const branch_candidate *candidates, uint32_t n, 
     if (may_replace && idle < n) {
         return (branch_choice){.verb = BRANCH_REPLACE, .index = idle};
     }
-    /* no entry is free. The prompt overwrites the branch with the longest common prefix. If this branch is busy, the
-     * prompt waits for the branch's requests */
+    /* no new branch can be opened. The prompt overwrites the branch with the longest common prefix. If requests use
+     * this branch, the prompt waits for them */
     return (branch_choice){.verb = BRANCH_CONTINUE, .index = closest};
 }
 

@@ -6,7 +6,7 @@ uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, 
 {
     const uint32_t n = n_a < n_b ? n_a : n_b;
     uint32_t i = 0;
-    /* Compares whole blocks first, because memcmp runs at memory speed and histories are equal for most of their
+    /* Compares whole blocks first. memcmp runs at memory speed, and the two arrays are equal for most of their
      * length. */
     enum { BLOCK = 64 };
     while (n - i >= BLOCK && memcmp(a + i, b + i, BLOCK * sizeof *a) == 0) {
@@ -48,8 +48,8 @@ static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
     return (int64_t)n_keep - n_cost;
 }
 
-/* Whether the candidate replaces the best way so far. The candidate's gain must be larger. Of two ways with the same
- * gain, the one that was considered first copies less. */
+/* Whether the candidate replaces the best way so far. The candidate's gain must be larger. If the gains are equal, the
+ * best way so far stays, because ways that copy less are considered first. */
 static bool is_better(const way *candidate, const way *best)
 {
     return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
@@ -62,8 +62,8 @@ static void consider(way *best, way candidate)
     }
 }
 
-/* Returns the maximum number of prompt tokens that can be reused if the logits after the prompt were not kept. Then the
- * last token must be consumed to get these logits, unless may_keep_all is set. */
+/* Returns how many prompt tokens can be reused if no logits after the prompt were kept. Then the last token must be
+ * consumed to get these logits. Exception: with may_keep_all, no logits are needed. */
 static uint32_t most_of(const resume_input *in)
 {
     return in->may_keep_all ? in->n_prompt : in->n_prompt - 1;
@@ -83,8 +83,8 @@ static uint32_t truncation_of(const resume_source *source, uint32_t common, uint
 }
 
 /* Returns the index of the checkpoint with the largest gain, or -1 if there is none. With whole_only, considers the
- * checkpoints that hold the whole state. Otherwise considers those that fit a branch that shares its first `attention`
- * tokens with the prompt. */
+ * checkpoints that hold the whole state. Otherwise considers the checkpoints of at most `attention` tokens. These fit
+ * into a branch whose first `attention` tokens equal the prompt's. */
 static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
@@ -101,9 +101,10 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
     return best;
 }
 
-/* Returns the way that first copies the donor (another branch). It then restores the best checkpoint into the copy. The
- * donor's first `attention` tokens are equal to the prompt's. If `donor` is -1, nothing is copied. The checkpoint is
- * then restored into the request's own branch. With whole_only, it is restored without the state of a branch. */
+/* Returns the way that copies the donor (another branch) and restores the best checkpoint into the copy. If `donor` is
+ * -1, nothing is copied, and the checkpoint is restored into the request's own branch. The first `attention` tokens of
+ * the branch that gets the checkpoint equal the prompt's. With whole_only, the checkpoint holds the whole state, so it
+ * needs no tokens of a branch. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);
@@ -129,8 +130,9 @@ static way truncation_way(const resume_input *in, int32_t donor, uint32_t common
 }
 
 /* Considers all donors, that is other branches that can be copied. No donor has more than `longest` tokens in common
- * with the prompt. Hundreds of donors may share a long beginning, so comparing all of them would take long. So a donor
- * is first assumed to have as many common tokens as possible. Only if it would win then, it is compared. */
+ * with the prompt. To compare hundreds of donors with a long common beginning would take long. So each donor is first
+ * judged as if it had as many tokens in common as possible. Its tokens are compared only if it would then be the
+ * best. */
 static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
 {
     for (uint32_t i = 0; i < in->n_donors; i++) {

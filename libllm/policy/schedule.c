@@ -24,8 +24,8 @@ double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_targe
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* Returns the time limit on the prefill in a step with decoding requests. The time of the checkpoint that the step
- * takes is subtracted. */
+/* Returns the time limit on the prefill in a step with decoding requests. If the step takes a checkpoint, the limit is
+ * shorter by the time of the checkpoint. */
 static double gap_left_us(const schedule_input *in)
 {
     return schedule_stall_budget_us(&in->pace, in->gap_ms_target, 1) -
@@ -51,9 +51,9 @@ static double allowed_us(const schedule_input *in, uint32_t n_decoding)
 
 static const double ROUNDED = 1e-6; /* a result this close below a whole number counts as that number */
 
-/* Returns how many tokens of a prompt, of which `depth` tokens are consumed, can be prefilled in `us`, but at most
- * n_max. The cost of a token depends on its depth. The mean depth depends on the number of tokens. So the number is
- * found by iteration. */
+/* Returns how many tokens of a prompt can be prefilled in `us`, but at most n_max. `depth` tokens of the prompt are
+ * already consumed. The cost of a token depends on its depth. The mean depth of the tokens depends on the result. So
+ * the result is found by iteration. */
 static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
@@ -76,7 +76,8 @@ static uint32_t in_blocks(uint32_t n)
 
 /* ---- mixed calls: prefill in the same model call as decoding requests ---- */
 
-/* The part of a step's prefill that is not yet assigned to a request. */
+/* What is left of a step's prefill: the time `us` and `n` tokens. spent_us is the time that requests have already
+ * got. */
 typedef struct budget {
     double us;
     uint32_t n;
@@ -92,7 +93,7 @@ static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left
     left->spent_us += us;
 }
 
-/* Whether the remaining prompt tokens of request `i` fit into an equal share of the step. */
+/* Whether the remaining prompt tokens of request `i` fit into `even`, an equal share of the step. */
 static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
 {
     const uint32_t left = in->prefill_left[i];
@@ -117,7 +118,8 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
 }
 
 /* Finishes short prompts. A prompt is short if its remaining tokens fit into an equal share (is_short). The request
- * then gets all of them. n_waiting is the number of requests that prefill. Returns how many of them got no tokens. */
+ * then gets all of them. n_waiting is the number of requests that prefill. Returns how many of these requests got no
+ * tokens. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
     const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
@@ -133,7 +135,7 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
 /* Distributes a step's prompt tokens. First, each request whose remaining tokens fit into an equal share (is_short)
  * gets all of them. Then the request whose turn it is gets what fits into the rest of the step. If there is still time,
  * further requests get tokens. Each of them gets at least CHUNK_MIXED_MIN tokens, or the rest of its prompt. Fewer
- * tokens would not be worth the cost. For every request that takes part, the call reads a KV cache. */
+ * tokens would not be worth the cost, because the call reads the KV cache of every request that takes part. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
     budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
@@ -145,7 +147,8 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
         n_most = 1; /* only a call with a single request can be stopped */
         left.us = HUGE_VAL;
-    } else if (n_decoding == 0 && left.n < n_all) { /* requests with finished prompts decode in the next step */
+    } else if (n_decoding == 0 && left.n < n_all) {
+        /* the requests of the finished prompts decode in the next step, so this step must be short */
         left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
@@ -210,10 +213,9 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
     return n;
 }
 
-/* Gives all requests that take part the same number of tokens. The model computes equally many tokens of several
- * requests together. Tokens that only one request has would be computed alone. Chooses the number with which most
- * tokens are consumed in total. If several numbers are equal in that, chooses the one with the most requests. The
- * request whose turn it is always takes part. */
+/* Gives all requests that take part the same number of tokens. The model computes requests together only if they have
+ * equally many tokens. Chooses the number for which the call consumes the most tokens in total. If several numbers are
+ * equal in that, chooses the one with the most requests. The request whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);

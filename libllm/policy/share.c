@@ -27,8 +27,8 @@ static uint64_t equal_part(const share_claim *claim)
     return part > 0 ? part : 1;
 }
 
-/* Returns the index of the account that belongs to the owner of holding `i`. If this owner has no account yet, holding
- * `i` becomes the account. */
+/* Returns the index of the holding that keeps the account of holding i's owner (share.h). If no earlier holding has
+ * that owner, this is `i` itself. */
 static uint32_t account_of(share_holding *holdings, uint32_t n, uint32_t i)
 {
     const uint32_t owner = holdings[i].owner;

@@ -73,8 +73,8 @@ static uint32_t clear_of_stops(const stop *s)
     return s->n_held;
 }
 
-/* Moves the first n held bytes to the result, as complete characters. An incomplete character at the end stays held
- * unless `last`. */
+/* Moves the first n held bytes to the result, as complete characters. An incomplete character at the end stays held.
+ * But with `last`, it is replaced by U+FFFD, as invalid bytes always are. */
 static void release(stop *s, uint32_t n, bool last, stop_result *out)
 {
     static const char replacement[] = "\xef\xbf\xbd";
