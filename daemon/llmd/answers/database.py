@@ -3,9 +3,9 @@ directory with the sessions of the same model.
 
 The daemon writes rows while it serves requests, not only when it stops. So after a crash, too, the next daemon finds
 the rows. The event loop only marks rows as changed, and never waits. A thread encodes and writes all rows that changed
-since the last write. Deleted rows are overwritten on disk. If rows cannot be written, requests do not fail. Rows that
-still cannot be written when the daemon stops are lost. The log then says so. While the database is open, libllm holds a
-lock on the directory, so no other daemon opens the file.
+since the last write. Deleted rows are overwritten on disk. If rows cannot be written, requests do not fail, and llmd
+tries again later. Rows that still cannot be written when the daemon stops are lost. The log says when writing fails.
+While the database is open, libllm holds a lock on the directory, so no other daemon opens the file.
 """
 
 from __future__ import annotations

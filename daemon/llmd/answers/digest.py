@@ -31,8 +31,8 @@ def digest_of(previous: bytes, message: PlainMessage) -> bytes:
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Returns the digest up to each message. All digests also cover the tools. Deferred tools are left out: their
-    definitions are in messages.
+    """Returns, for each message, the digest of the conversation up to this message. All digests also cover the tools,
+    except deferred tools: their definitions are in messages.
     """
     listed = [tool for tool in tools if not tool.is_deferred]
     return list(accumulate(messages, digest_of, initial=_digest(listed) if listed else b""))[1:]
@@ -60,7 +60,9 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(call: PlainToolCall) -> Any:
-    """Returns the decoded arguments of the call. If they are not JSON, or exceed a limit, returns them as text."""
+    """Returns the decoded arguments of the call. If the arguments are not JSON, or exceed a limit, returns them as
+    text.
+    """
     arguments = call.arguments
     try:
         return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})

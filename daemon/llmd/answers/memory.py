@@ -6,10 +6,10 @@ answer differently from a new answer. They leave out old reasoning, write tool c
 list of tools. So each finished answer is kept with its tokens and with the tokens of the messages before it. The key is
 a digest of the conversation up to and including the answer. A later request may contain messages with the same digest.
 Its prompt then continues the kept tokens, and the template renders only the messages after the answer
-(llm_chat_render). A message that the client has edited changes the digests up to this message and all later messages.
-So the answers after the edit are not found. If the prompt of an answer continued an earlier answer, only the tokens
-after the earlier answer are stored with the new answer. The tokens of all answers of such a chain, joined, are the
-tokens of the whole conversation.
+(llm_chat_render). If the client has edited a message, the digest of the conversation up to this message changes, and so
+do all later digests. So the answers after the edit are not found. If the prompt of a new answer continued an earlier
+answer, only the tokens after the earlier answer are stored with the new answer. The tokens of all answers of such a
+chain, joined, are the tokens of the whole conversation.
 
 Owned by the event loop.
 """
@@ -31,13 +31,13 @@ from .digest import DIGEST_BYTES
 
 TOKEN_BYTES = 4
 _LAST_TOKENS = 32
-"""Number of an answer's last tokens that are passed to llm_chat_render, so that it can see how the answer ended. No
+"""Number of an answer's last tokens that are passed to llm_chat_render, so that libllm can see how the answer ended. No
 template or model ends a message with more tokens than this.
 """
 
 
 class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Facts about the prompt of an answer. They are needed again when a later prompt continues the answer."""
+    """Facts about the prompt of an answer. A later prompt that continues the answer needs them again."""
 
     variables: bytes = b""
     """Digest of the template's variables."""
@@ -51,14 +51,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """The tokens of an assistant message and of the messages before it. Rows of the database store this type."""
 
     tokens: bytes
-    """Token ids as int32 (little-endian): first the tokens of the prompt, without the tokens that are already stored
-    with the earlier answer `since`, then the generated tokens that are in the model's memory.
+    """Token ids as int32 (little-endian): the tokens of the prompt, then the generated tokens that were in the model's
+    memory. Prompt tokens that are already stored with the earlier answer `since` are left out.
     """
     rest: str
-    """Text at the end of the answer that is not in `tokens`: the last generated token may not be in the model's memory.
+    """Text at the end of the answer, for which `tokens` has no tokens. Usually this is the text of the last generated
+    token, which was never fed to the model.
     """
     since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
-    """Digest of the earlier answer that the prompt continued. b"" if the prompt continued no answer; `tokens` are then
+    """Digest of the earlier answer that the prompt continued. b"" if the prompt continued no answer. `tokens` are then
     all tokens of the conversation.
     """
     facts: PromptFacts = PromptFacts()
@@ -68,8 +69,8 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
     """`text` is the answer that the client got. Returns an answer with the prompt tokens and the generated tokens that
     make up `text`. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
 
-    The last tokens are left out if their text goes beyond the end of `text`. This happens because the client's text
-    ends before a stop string or an incomplete character.
+    The last tokens are left out if their text goes beyond the end of `text`. The client's text can end earlier, because
+    it ends before a stop string or an incomplete character.
     """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
@@ -90,8 +91,8 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A beginning of a request's conversation that ends with an earlier answer. The tokens of this beginning are known,
-    because they were kept with the answer.
+    """The first messages of a request, up to and including an earlier answer. The tokens of these messages are known,
+    because the tokens were kept with the answer.
     """
 
     message: int
@@ -100,7 +101,7 @@ class Past:
     """Digest of the conversation up to and including the answer."""
     tokens: bytes
     rest: str
-    """Text at the end of the answer that is not in `tokens` (Answer.rest)."""
+    """Text at the end of the answer, for which `tokens` has no tokens (Answer.rest)."""
     facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
@@ -112,9 +113,7 @@ class Past:
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All answers of a session, as they are saved together with the session. The client names a saved session by a
-    label.
-    """
+    """The history mode and all answers of a saved session. The client names a saved session by a label."""
 
     mode: HistoryMode | None
     answers: dict[bytes, Answer]
@@ -149,8 +148,8 @@ class AnswerMemory:
         self.n_dropped = 0
         """Number of answers dropped because of bytes_max."""
         self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
-        """Called with owner, session and digest whenever an answer of a named session changes. If the history mode of
-        the session changes, the digest is b"".
+        """Called with owner, session and digest when an answer of a named session is added, changed or removed. Also
+        called when the history mode of the session changes. The digest is then b"".
         """
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
@@ -164,8 +163,9 @@ class AnswerMemory:
         return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
-        """Returns the longest beginning of a conversation whose tokens are known, or None. `digests` are the digests up
-        to each message of the conversation (digests_of). If `is_used` is False, the answers found do not count as used.
+        """Returns the longest beginning of a conversation whose tokens are known, or None. `digests` has, for each
+        message, the digest of the conversation up to this message (digests_of). If `is_used` is False, the answers that
+        are found do not count as used.
         """
         record = self._known(owner, session)
         for index in range(len(digests) - 1, -1, -1):
@@ -182,8 +182,8 @@ class AnswerMemory:
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
         """Keeps the answer in the session of `record`. This session may have been renamed since the request arrived. If
         the session was forgotten in the meantime, the answer is dropped. If the prompt continued an earlier answer,
-        `answer.since` is its digest, and `past` are its tokens. If that answer was dropped or replaced in the meantime,
-        `past` is stored with the new answer.
+        `answer.since` is the digest of that answer, and `past` are the tokens of the conversation up to and including
+        that answer. If that answer was dropped or replaced in the meantime, `past` is stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
             return
@@ -243,8 +243,8 @@ class AnswerMemory:
                 self._report(owner, name, b"", *record.answers)
 
     def keys(self) -> list[tuple[int, str, bytes]]:
-        """Returns a tuple (owner, session, digest) for each answer of each named session. Also returns one with the
-        digest b"" for each session with a history mode. `on_change` is called with the same tuples.
+        """Returns a tuple (owner, session, digest) for each answer of each named session. Also returns a tuple with the
+        digest b"" for each named session with a history mode. `on_change` is called with the same tuples.
         """
         return [
             (owner, name, digest)
@@ -262,7 +262,7 @@ class AnswerMemory:
         return StoredSession(record.mode, dict(record.answers)) if record.answers or record.mode is not None else None
 
     def restore(self, owner: int, name: str, saved: StoredSession) -> None:
-        """Adds saved answers to a session, as if they were just used. The limits apply to them, too."""
+        """Adds saved answers to a session. The answers count as just used, and the limits apply to them."""
         self.choose(owner, name, saved.mode)
         for digest, answer in saved.answers.items():
             self.keep(owner, name, digest, answer)
@@ -329,8 +329,8 @@ class AnswerMemory:
 
 
 def _chain(record: SessionAnswers, digest: bytes) -> list[bytes]:
-    """The tokens of several answers, joined, are the conversation up to `digest`. Returns the digests of these answers,
-    the oldest first. Returns [] if one of these answers is missing.
+    """Returns the digests of the answers whose tokens, joined, are the tokens of the conversation up to `digest`. The
+    oldest answer comes first. Returns [] if one of these answers is missing.
     """
     chain: list[bytes] = []
     while digest:

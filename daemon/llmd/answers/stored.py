@@ -1,6 +1,6 @@
 """Writes the answers of named sessions to the database, and reads them again when llmd starts. If a client saves a
-session under a label, the session's answers are saved, too. They are in a row of their own. The row stays until the
-saved session is removed.
+session under a label, the session's answers are saved, too. These answers are in a row of their own, which stays until
+the saved session is removed.
 
 If the rows of a session are lost, the session still works: its past answers are rendered and tokenized again.
 """
@@ -78,8 +78,8 @@ class SavedAnswers:
         await self._database.flushed()
 
     def read(self, owner: int, label: str) -> StoredSession | None:
-        """Returns the answers saved under a label. Returns None if there are none, or if their row cannot be read. The
-        session is then loaded without answers. Blocks.
+        """Returns the answers saved under a label. Returns None if nothing is saved under the label, or if the row
+        cannot be read. The session is then loaded without answers. Blocks.
         """
         try:
             body = self._database.row((SAVED, owner, label, b""))
