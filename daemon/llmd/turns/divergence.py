@@ -1,9 +1,9 @@
-"""Finds the first token at which the prompt of a turn differs from the tokens of its session. Also finds the tokens
-around it. Pure.
+"""Finds the first token at which the prompt of a turn differs from the tokens of the turn's session. Also finds the
+tokens around this point. Pure.
 
-The tokens of the session's branches are read from the session table when the request arrives, before it is queued. Only
-the tokens around the first difference are kept. The decode thread makes its own comparison later, when the request
-starts. By then, the branch may have other tokens. In three cases, the report has no tokens of the branch:
+The tokens of the session's branches are read from the session table when the request arrives, before the request is
+queued. Only the tokens around the first difference are kept. The decode thread makes its own comparison later, when the
+request starts. By then, the branch may have other tokens. In three cases, the report has no tokens of the branch:
 - The branch was busy when the request arrived, so its tokens were not read.
 - The decode thread chose or opened a branch whose tokens were not read.
 - The decode thread reports the first difference at another token.
@@ -22,7 +22,7 @@ _TOKEN_BYTES = 4
 @dataclass(frozen=True, slots=True)
 class BranchMatch:
     """How far a prompt matches an idle branch. `at` is the number of equal tokens at the beginning. `resident` are the
-    branch's next tokens.
+    tokens of the branch that follow them.
     """
 
     at: int
@@ -52,8 +52,8 @@ def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
 
 
 def n_common(a: bytes, b: bytes) -> int:
-    """Returns the number of first tokens that two token arrays have in common. Finds this number by bisection with
-    comparisons of slices, which Python makes as fast as memory can be read. A loop over the tokens would be slower.
+    """Returns how many tokens at the beginning of two token arrays are equal. Finds this number by bisection: Python
+    compares two slices as fast as memory can be read. A loop over the tokens would be slower.
     """
     low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
     while low < high:
@@ -67,7 +67,8 @@ def n_common(a: bytes, b: bytes) -> int:
 
 def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) -> DivergedTokens | None:
     """Returns the tokens around the first difference, or None if the prompt continued the branch. `diverged_at` is the
-    index of the first different token, as reported by the decode thread. It is -1 if there was no difference.
+    index of the first different token, as reported by the decode thread. `diverged_at` is -1 if there was no
+    difference.
     """
     if diverged_at < 0:
         return None

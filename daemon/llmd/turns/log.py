@@ -62,9 +62,8 @@ def scratch_id(entry: int) -> str:
 
 @dataclass(slots=True)
 class SessionTurns:
-    """The turns of one session. If a session is forgotten while one of its requests runs, the request still adds its
-    turn to this object. The log no longer contains this object then. So the turn does not appear in a new session of
-    the same name.
+    """The turns of one session. If a session is forgotten while one of its requests runs, the log drops this object.
+    The request then still adds its turn to this object. So the turn does not appear in a new session of the same name.
     """
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))

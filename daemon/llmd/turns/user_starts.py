@@ -22,11 +22,11 @@ class UserMessages:
 
 def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
     """Returns a map from the number of a user message, counted from 1, to the number of tokens before it. `roles` are
-    the roles of all messages. `boundaries` come from llm_chat_render. Each is a number of tokens. They are the end of
-    the system messages, the beginnings of the last few user messages, and the end of the prompt.
+    the roles of all messages. `boundaries` are numbers of tokens from llm_chat_render, as int32. They say where the
+    system messages end, where each of the last few user messages begins, and where the prompt ends.
 
     If `after` is not -1, the prompt has only the messages after the message with this index. libllm leaves out a
-    boundary if the conversation up to there, rendered alone, is not the beginning of the whole prompt. It does not
+    boundary if the conversation up to there, rendered alone, is not the beginning of the whole prompt. libllm does not
     report which boundaries it has left out. So if a boundary is missing, the result is usually empty. Exception:
     `after` is not -1, and the first message after it is the user's. The result then has only this message, which begins
     at token 0.
