@@ -1,6 +1,7 @@
 """All errors of requests. One table has the HTTP status, the type and the sentence of each error code.
 
-Most words of `llm_status` (llm_words.h) are also error codes. So the statuses of the engine need no translation.
+Most words of `llm_status` (llm_words.h) are also error codes. So most statuses of the engine need no translation.
+`_STATUS_CODES` translates the others.
 """
 
 from __future__ import annotations
@@ -185,12 +186,14 @@ class ApiError(Exception):
 
 
 class ContextLengthError(ApiError):
-    """The request does not fit the context (context_limits.py). Agents recognize this error by its message, which is a
-    different one in each API.
+    """The request does not fit the context (context_limits.py). Agents recognize this error by its message. Each API
+    has another message for it.
     """
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
-        """`n_tokens` is the minimum number of tokens that the request needs, including one token for the answer."""
+        """`n_tokens` is the smallest context, in tokens, that the request would fit. It includes one token for the
+        answer.
+        """
         self.n_ctx = n_ctx
         self.n_tokens = n_tokens
         super().__init__("context_length_exceeded", message, param)

@@ -15,8 +15,8 @@ from .session_key import SessionKey
 
 Role = Literal["system", "user", "assistant", "tool"]
 HistoryMode = Literal["resident", "template"]
-"""With `resident`, past answers keep the tokens with which they were generated. With `template`, the template renders
-past answers, too, and their text is tokenized again.
+"""How a prompt contains past answers. With `resident`, past answers keep their generated tokens. With `template`, the
+template renders past answers like all other messages, and the rendered text is tokenized.
 """
 
 
@@ -45,8 +45,8 @@ class PlainMessage(msgspec.Struct, frozen=True):
 
 
 class ArgumentForm(msgspec.Struct, frozen=True):
-    """A grammar or regular expression for a tool whose only argument is a text. It is enforced only if the model writes
-    arguments as JSON.
+    """A grammar or regular expression for the argument of a tool that has one argument, a text. It is enforced only if
+    the model writes the arguments of calls as JSON.
     """
 
     argument: str
@@ -87,7 +87,7 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     has_parallel_calls: bool | None = None
-    """Whether one answer can call several tools. None if the template decides."""
+    """Whether one answer can have several tool calls. None if the template decides."""
     is_reasoning_apart: bool = True
     """Whether reasoning is separate from the text of an answer. If false, reasoning is part of the text, as the model
     wrote it.
@@ -163,8 +163,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     n_answers: int = 1
     """Number of answers to each prompt."""
     n_tried: int = 0
-    """Number of answers to generate for each prompt (best_of); only the `n_answers` most likely ones are returned. 0 if
-    all generated answers are returned; a stream always returns all.
+    """Number of answers to generate for each prompt (best_of). Only the `n_answers` most likely ones are returned. 0 if
+    all generated answers are returned. A stream always returns all answers.
     """
     is_stream: bool = False
     max_tokens: int = 0
@@ -175,12 +175,14 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop_tokens: list[int] = []
     """Tokens that end the answer like the model's own end tokens."""
     min_tokens: int = 0
-    """Minimum tokens of the answer. Before this number, neither the model nor a stop string can end the answer."""
+    """Minimum tokens of the answer. Until the answer has this number of tokens, neither the model nor a stop string can
+    end it.
+    """
     dry_sequence_breakers: list[str] | None = None
     """Texts across which the DRY sampler does not look for repetitions. None means the default texts."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
-    """Number of reasoning tokens after which the model is made to end its reasoning. None means no limit."""
+    """Number of reasoning tokens after which llmd makes the model end its reasoning. None means no limit."""
     includes_stop: bool = False
     """Whether the answer includes the stop string that ended the answer."""
     ignore_end: bool = False

@@ -36,12 +36,12 @@ HEAD_LINE_BYTES_MAX = 8 * 1024
 """Maximum length of the request line, and of each header."""
 HEADERS_MAX = 100
 HEAD_S_MAX = 20.0
-"""Maximum time for the request line and headers of a request to arrive. The time of the first request begins when the
-connection is opened; the time of a later request begins with its first byte.
+"""Maximum time for the request line and headers of a request to arrive. For the first request of a connection, the time
+begins when the connection is opened. For a later request, it begins with the request's first byte.
 """
 READ_BUFFER_BYTES = 64 * 1024
 """Maximum number of bytes of a body that have arrived and wait for the handler. At this number, llmd stops receiving
-until the handler has read some. Up to twice this number can be in memory.
+until the handler has read some bytes. Up to twice this number of bytes can be in memory.
 """
 BODY_SILENCE_S_MAX = 20.0
 """Longest pause in a body."""
@@ -65,11 +65,11 @@ UNREAD_S_MAX = 60.0
 applies instead.
 """
 HALF_CLOSED_LOOK_S_MAX = 0.5
-"""Longest interval between two checks of a client that has closed its sending side: such a client has either left, or
-still reads its answer.
-"""
+"""Longest interval between two checks whether a client that has closed its sending direction still reads its answer."""
 PROBE_S = 5.0
-"""Interval of the TCP keepalive probes to a client that has closed its sending side."""
+"""Interval of the probes that show whether a client that has closed its sending direction still exists
+(http/connection.py).
+"""
 
 # Limits of a request's JSON. They exist because msgspec holds the interpreter lock while it decodes (json_scan.py). A
 # body that reaches all of these limits at once is decoded in less than 50 ms, whatever the size of the context.
@@ -90,15 +90,15 @@ JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 1088
-"""Maximum number of floats, and of integers with more than 18 digits. The limit is enough for the values of logit_bias.
-msgspec decodes these values, which are declared as floats, in up to 12 us each. All other floats are decoded by Python,
-in 0.2 us each (json_scan.py).
+"""Maximum number of floats and integers with more than 18 digits, counted together. The limit is enough for the values
+of logit_bias. msgspec needs up to 12 us for a float of a member that is declared as float, such as logit_bias. Python
+decodes the other floats in 0.2 us each (json_scan.py).
 """
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # Limits of a request's members.
 FIELD_BYTES_MAX = 65_536
-"""Bytes of JSON in one field, except fields with a limit of their own, such as the prompt."""
+"""Bytes of JSON in one field. Fields such as the prompt have limits of their own."""
 NEUTRAL_BYTES_MAX = 256
 """An unsupported parameter is accepted if its value would have no effect. Values with more bytes of JSON than this are
 not decoded for this check, because all values without effect are short.
@@ -116,7 +116,7 @@ LOGIT_BIASES_MAX = 1024
 STOP_TOKENS_MAX = 128
 DRY_BREAKERS_MAX = 16
 CONSTRAINT_BYTES_MAX = 512 * 1024
-"""Size of a compiled constraint."""
+"""Maximum bytes of the constraint in the command GENERATE. libllm has the same limit (llm.h)."""
 TOOLS_MAX = 256
 TOOLS_BYTES_MAX = 1024**2
 """Bytes of JSON of all tools of a request."""
@@ -126,7 +126,9 @@ TOOL_SCHEMA_DEPTH_MAX = 64
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
 """The largest number of reasoning tokens that a request can set as a limit."""
 ANSWERS_MAX = 16
-"""Answers generated for one request: to all its prompts, and including the answers that best_of drops."""
+"""Answers generated for one request. This is the total for all its prompts, and includes the answers that best_of
+drops.
+"""
 LIKELIEST_MAX = 20
 """Maximum number of most likely tokens that are reported with each generated token. libllm has the same limit (llm.h).
 """
@@ -135,11 +137,13 @@ LOG_PROBABILITIES_MAX = 262_144
 llmd limits the length of the answers accordingly.
 """
 MARKS_MAX = 4
-"""Maximum number of marks of a prompt. A mark is a position that the client marked with cache_control; checkpoints are
-taken there. If a prompt has more marks, the last ones count.
+"""Maximum number of marks of a prompt. A mark is a position that the client marked with cache_control. Checkpoints are
+taken at marks. If a prompt has more marks, the last ones count.
 """
 MARK_NEAR_TOKENS = 8
-"""A mark is ignored if another mark or checkpoint is at most this number of tokens away."""
+"""A mark is ignored if another mark, a boundary between messages or the prompt's beginning is at most this number of
+tokens away.
+"""
 TEMPLATE_VARIABLES_MAX = 64
 """Members of chat_template_kwargs. libllm has the same limit (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
@@ -150,8 +154,8 @@ SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
 """A metadata.user_id with more characters is not searched for a session id (core/session_key.py)."""
 ARGUMENTS_DEPTH_MAX = 128
-"""Maximum nesting depth of a tool call's arguments that are compared as values. libllm does not render arguments that
-are nested deeper (chat_request.cpp).
+"""Maximum nesting depth of a tool call's arguments. Deeper arguments are compared as text. libllm does not parse them
+as JSON either (chat_history.cpp).
 """
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
@@ -189,10 +193,9 @@ RESPONSES_MAX = 4096
 """Stored responses of all owners. Each owner has a share of this number and of RESPONSE_BYTES_MAX."""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
-"""Number of bytes that are added to the size of a response's texts to count what else is stored with it."""
+"""Number of bytes counted for each stored response, besides its texts."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Number of bytes that are added to the size of the texts for each message and each tool call of a stored conversation.
-"""
+"""Number of bytes counted for each message and each tool call of a stored conversation, besides its texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
 """Total bytes of the stored items (messages, tool calls ...) to which one request refers by their ids. The limit on the
 size of a body is not enough: a short reference can stand for a long answer, and can be repeated.
@@ -225,7 +228,7 @@ USER_BOUNDARIES_MAX = 4
 # Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
 ANSWER_BYTES_OVERHEAD = 256
-"""Number of bytes that are added to the size of an answer's tokens and text to count what else is kept with it."""
+"""Number of bytes counted for each answer, besides its tokens and text."""
 ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
@@ -237,7 +240,7 @@ incomplete character.
 RETRY_AFTER_S = 1
 """Seconds in Retry-After of answers with status 429 and 503."""
 LOAD_RETRY_AFTER_S_MAX = 30
-"""Largest Retry-After while the model loads. The value is estimated from how much of the model is loaded. Client
+"""Largest Retry-After while the model loads. llmd estimates the value from how much of the model is loaded. Client
 libraries do not wait longer than a minute.
 """
 COMPLAINT_POLL_S = 1.0
@@ -249,7 +252,7 @@ DATABASE_RETRY_S = 10.0
 STALLED_AFTER_S = 30.0
 """Duration of one step of the model after which the daemon counts as stalled and is not ready."""
 STOP_GRACE_S = 5.0
-"""Time that the stopping daemon waits until cancelled requests have delivered their last event."""
+"""Longest time that the stopping daemon waits for the last events of the requests that it has cancelled."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
 """Period of the timer that measures how long the event loop is blocked. Blocks shorter than this may not be detected.
@@ -275,8 +278,8 @@ TEXT_SHORT_BYTES = 16_384
 a few milliseconds, whatever the body contains.
 """
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Maximum number of characters of a piece of an answer that is parsed on the event loop, including earlier characters
-that have to be parsed again. A larger piece is parsed in a text thread.
+"""A piece of an answer with at most this number of characters is parsed on the event loop. Earlier characters that have
+to be parsed again count, too. A larger piece is parsed in a text thread.
 """
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2

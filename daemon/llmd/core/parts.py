@@ -66,7 +66,7 @@ class Details(msgspec.Struct, frozen=True, gc=False):
 class TextPart(msgspec.Struct, frozen=True, gc=False):
     index: int
     text: str
-    """Empty if the text of the tokens in `details` is held back, or is not part of the answer."""
+    """Empty if the text of the tokens in `details` is sent later, or is not part of the answer."""
     details: Details | None = None
 
 
@@ -126,8 +126,8 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged_after: str | None = None
     """Text of the prompt from this token on."""
     history: Literal["resident"] | None = None
-    """`resident` if past answers in the prompt have the tokens with which they were generated, whatever the template
-    would render. Otherwise null.
+    """`resident` if past answers in the prompt have their generated tokens, whatever the template would render.
+    Otherwise null.
     """
     session_left_reason: Literal["queue_full"] | None = None
     """Why the request was answered without the session that prompt_cache_key or a similar member named. null if the

@@ -1,6 +1,5 @@
-"""The table of sampling parameters. Its rows are the source of the types RequestedSampling and SamplingDefaults, and of
-the checks of ranges. The members of requests in all dialects, with their descriptions, are also made from these rows.
-Types only, no I/O.
+"""The table of sampling parameters. llmd makes from its rows: the types RequestedSampling and SamplingDefaults, the
+checks of ranges, and the sampling members of requests in all dialects, with their descriptions. Types only, no I/O.
 """
 
 from __future__ import annotations

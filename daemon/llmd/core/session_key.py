@@ -26,7 +26,7 @@ _HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOU
 """Members of the body that can contain a session id, but are also used for other purposes (SessionKey.is_hint)."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
-# Headers that can contain a session id. The first tuple whose first header is present counts; the values of the headers
+# Headers that can contain a session id. The first tuple whose first header is present counts. The values of all headers
 # in this tuple are joined. Names of headers are compared without case, and "_" counts as "-".
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
@@ -63,7 +63,9 @@ class SessionKey:
 
 
 Session = tuple[SessionKey, str]
-"""A session, and the id of its parent, or "". If the session does not exist yet, it begins as a fork of the parent."""
+"""The key of a session, and the id of its parent or "". If the session does not exist yet, it begins as a fork of the
+parent.
+"""
 SCRATCH = SessionKey("", "scratch")
 
 

@@ -13,8 +13,9 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Returns how much of a limit one owner can use. The rest is reserved for the other owners. It is half of `limit /
-    n_owners` for each of them, but at least one in total. With a limit of 100 and 2 owners, each owner can use 75.
+    """Returns how much of a limit one owner can use. The rest is reserved for the other owners: half of `limit /
+    n_owners` for each of them, but at least 1 in total. With a limit of 100 and 2 owners, 25 are reserved, so each
+    owner can use 75.
     """
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)

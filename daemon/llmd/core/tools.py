@@ -1,5 +1,5 @@
 """Checks the tools of a request: their names, their schemas, and tool_choice. Also checks whether the arguments of a
-call are complete. Pure.
+tool call are complete. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_name(param: str, name: str) -> None:
 
 
 def is_object(arguments: str) -> bool:
-    """Returns whether the arguments of a call are complete, that is, a JSON object."""
+    """Returns whether the arguments of a tool call are complete. Complete arguments are a JSON object."""
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
@@ -56,8 +56,8 @@ def _fits(value: Any, levels: int) -> bool:
 
 
 def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Returns the tools without duplicates. If several tools have the same name, only the first one is returned. A call
-    contains only the name, and could not say which tool it means.
+    """Returns the tools without duplicates. If several tools have the same name, only the first one is returned. A tool
+    call contains only the name, and could not say which of these tools it means.
     """
     found: dict[str, Tool] = {}
     for tool in tools:
@@ -66,8 +66,8 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError if the choice names a tool that the request does not have. Also raises it if
-    a call is required, but the request has no tools.
+    """Returns the choice. Raises ApiError in two cases: the choice names a tool that the request does not have, or a
+    tool call is required, but the request has no tools.
     """
     names = {tool.name for tool in tools}
     for name in choice.names:
