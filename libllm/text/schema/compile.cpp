@@ -5,8 +5,8 @@
 namespace {
 
 constexpr size_t LEVELS_MAX = 200;
-/* How many levels of the schema LOOSE enforces in each attempt. If an attempt's grammar is too large, the next attempt
- * enforces fewer levels. */
+/* How many levels of the schema the policy LOOSE enforces in each attempt. If an attempt's grammar is too large, the
+ * next attempt enforces fewer levels. */
 const size_t FEWER_LEVELS[] = {LEVELS_MAX, 8, 5, 3, 2, 1};
 
 std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels,

@@ -6,8 +6,8 @@
  * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
  * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
  * dropped at once. The choices inside such an alternative are never tried. If more than SHAPES_MAX shapes remain, or
- * the budget is spent, STRICT refuses the schema. LOOSE ignores all choices of the value and enforces only the
- * unconditional conditions. */
+ * the budget is spent, the policy STRICT refuses the schema. The policy LOOSE ignores all choices of the value and
+ * enforces only the unconditional conditions. */
 #include <algorithm>
 #include <cmath>
 
@@ -456,12 +456,12 @@ void expansion::apply_choices(state &s, const schema_json &schema)
 }
 
 /* Applies oneOf as a choice between its alternatives. The i-th option of the choice says that the i-th alternative
- * holds. It negates every other alternative that could hold for the same value. Treating oneOf like anyOf would accept
- * values that satisfy two alternatives and are therefore invalid. Negating all other alternatives would be right. But
- * most alternatives have a keyword of keywords::NOT_NEGATED, and each negation multiplies the shapes. Most alternatives
- * exclude each other by a type or a constant, which is_nothing detects. The number of pairs to compare is the square of
- * the number of alternatives. For 1,500 constants this took 19 s and 950 MB. So oneOf is not enforced once the budget
- * is spent. */
+ * holds. This option also negates every other alternative that could hold for the same value. Treating oneOf like anyOf
+ * would accept values that satisfy two alternatives and are therefore invalid. It would be correct to negate all other
+ * alternatives. But most alternatives have a keyword that llmd cannot negate (keywords::NOT_NEGATED), and each negation
+ * multiplies the shapes. Most alternatives exclude each other by a type or a constant, which is_nothing detects. The
+ * number of pairs to compare is the square of the number of alternatives. Without a budget, 1,500 constants took 19 s
+ * and 950 MB. So oneOf is not enforced once the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -2,7 +2,7 @@
  * violates at least one of the schema's keywords. So the negation of a schema with n keywords is a choice of n
  * alternatives. A keyword constrains only values of certain types. So the negation of the keyword demands one of these
  * types, too. For example, the negation of {"minimum": 3} allows numbers below 3, but no strings. If a schema cannot be
- * negated, STRICT refuses it, and LOOSE ignores the negation. */
+ * negated, the policy STRICT refuses the schema, and the policy LOOSE ignores the negation. */
 #include <algorithm>
 #include <cstring>
 
@@ -145,8 +145,8 @@ namespace {
 
 /* Applies the negation of a keyword that limits a number or a count (minimum, maxLength, ...). Returns false for any
  * other keyword. The negation of a lower limit is an upper limit, and vice versa. The negation of an inclusive limit is
- * an exclusive limit, and vice versa. Every value satisfies a minimum count of 0 and a maximum count of SIZE_MAX, so no
- * value satisfies the negation. */
+ * an exclusive limit, and vice versa. Every value satisfies a minimum count of 0 and a maximum count of SIZE_MAX. So no
+ * value satisfies the negation of such a limit. */
 bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
 {
     const schema_json &value = schema[keyword];
@@ -207,8 +207,8 @@ void negate_types(shape &s, const schema_json &type)
 
 } // namespace
 
-/* Applies one side of a dependency such as {"dependentRequired": {"a": ["b"]}} (see apply_dependencies). If the
- * condition is negated, the member `a` is absent. Otherwise the dependent member `b` is required. */
+/* Applies one side of a dependency such as {"dependentRequired": {"a": ["b"]}} (see apply_dependencies). A negated
+ * condition demands that the member `a` is absent. Any other condition requires the dependent member `b`. */
 static void apply_dependency(shape &s, const condition &c)
 {
     std::string name;

@@ -127,7 +127,7 @@ class of_length {
   private:
     bool is_integer;
     size_t n_whole;
-    std::string least_digits, most_digits; /* of both bounds, padded with zeros to equal lengths */
+    std::string least_digits, most_digits; /* the digits of both bounds, padded with zeros to one length */
     bool is_beyond_least, is_beyond_most, has_high;
 
     std::string padded(const magnitude &m, size_t n) const
@@ -142,9 +142,9 @@ class of_length {
         return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
     }
 
-    /* Returns whether the lower bound limits the digits from position `at` on. All digits before `at` equal those of
-     * the bound. If the bound is inclusive and has only zeros from `at` on, it does not limit the digits, because every
-     * continuation is large enough. */
+    /* Returns whether the lower bound limits the digits from position `at` on, if all digits before `at` equal the
+     * bound's digits. If the bound is inclusive and has only zeros from `at` on, the bound does not limit the digits,
+     * because every continuation is large enough. */
     bool binds_low(size_t at) const
     {
         return is_beyond_least || !are_zeros(least_digits, at);

@@ -89,8 +89,8 @@ void writer::narrow_names(const shape &s, automaton *names)
 
 /* Returns the conditions on the value of an undeclared member whose name is in the class `one`. Each schema of the
  * shape adds conditions. A schema with patterns that match the name adds the schemas of these patterns. Any other
- * schema adds its additionalProperties. `are_known` is false if some pattern has no automaton. Because such a pattern
- * could match the name, a schema with patterns then adds no additionalProperties. */
+ * schema adds its additionalProperties. `are_known` is false if some pattern has no automaton. In this case, a schema
+ * with patterns adds no additionalProperties, because the unknown pattern could match the name. */
 node writer::undeclared_value(const shape &s, const name_class &one, bool are_known)
 {
     node conditions;
@@ -137,10 +137,11 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* Returns an empty list if at least one schema of the shape has additionalProperties: false and no patterns. This
- * schema forbids undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If
- * the names cannot be split into classes, undeclared members can have any value, but declared names stay excluded.
- * Otherwise a model could write a declared member once more, with a value that the member's schema forbids. */
+/* Returns the classes of undeclared member names, and for each class the conditions on the members' values. The list is
+ * empty if at least one schema of the shape has additionalProperties: false and no patterns. This schema forbids
+ * undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If the names cannot
+ * be split into classes, the only class has all undeclared names and no conditions. Declared names stay excluded even
+ * then. Otherwise a model could write a declared member once more, with a value that the member's schema forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr size_t WRITTEN_OUT_MAX = 64; /* largest count written as {n}. Larger ones use powers of ten */
+constexpr size_t WRITTEN_OUT_MAX = 64; /* largest repetition count written as {n} (see rules::power) */
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
 /* Rules of any JSON value. The numbers of blanks, of digits, and of digits in an exponent are limited, because a
@@ -99,9 +99,9 @@ bool covers(const character_set &set, uint32_t low, uint32_t high)
  * an escape (\u0041 for A), and a grammar should not forbid valid JSON. But a set of only some characters would need a
  * separate escape for each character. So only wide sets allow \u escapes, by the rules `escape`, `beyond` and
  * `control`. A wide set has all control characters, the quote and the backslash. All other sets allow only the short
- * escapes of their characters, such as \n and \". So the letters of a pattern are always written without escapes. The
- * set is written negated, as [^...], if this is shorter. Names of undeclared members, for example, exclude only a few
- * of a million characters. */
+ * escapes of their characters, such as \n and \". So letters that the keyword `pattern` demands are never written as
+ * escapes. The set is written negated, as [^...], if this is shorter. For example, in the name of an undeclared member,
+ * only a few of a million characters are excluded. */
 rules::written_set written_as_json(const character_set &set)
 {
     character_set others; /* characters outside the set, and characters that must be escaped */

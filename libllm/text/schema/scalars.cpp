@@ -214,12 +214,12 @@ size_t places_of(double step)
 
 } // namespace
 
-/* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. Dividing the digits so
- * far by the step leaves a remainder. There is a rule for each possible remainder. A number is a multiple if its last
- * digit leads to the rule of remainder 0. To enforce bounds as well, each of these rules would have to be combined with
- * the digits of the bounds. So bounds are enforced only in two cases: the multiples between them can be listed, or the
- * only bound is a minimum of 0. If the step is a power of ten below one, only the number of digits after the point is
- * limited. */
+/* Returns GBNF for the numbers that multipleOf allows, or "" if multipleOf cannot be enforced. The digits that are
+ * already written form a number. There is a rule for each possible remainder of this number divided by the step. A
+ * number is a multiple if its last digit leads to the rule of remainder 0. To enforce bounds as well, each of these
+ * rules would have to be combined with the digits of the bounds. So bounds are enforced only in two cases: the
+ * multiples between them can be listed, or the only bound is a minimum of 0. If the step is a power of ten below one,
+ * only the number of digits after the point is limited. */
 std::string writer::multiples(const shape &s, const node &n)
 {
     const double step = s.multiples.front()->get<double>();

@@ -5,7 +5,7 @@
  *
  * A keyword that cannot be tested makes the verdict "unknown". If the verdict were "valid", `not` would turn the
  * verdict into "invalid" and forbid a value that may be valid. A value with an unknown verdict is allowed. Exception:
- * STRICT refuses the schema because of certain keywords. */
+ * for certain keywords, the policy STRICT refuses the schema. */
 #include <algorithm>
 #include <cmath>
 
@@ -27,16 +27,16 @@ verdict verdict_of(bool is_valid)
     return {is_valid ? verdict::VALID : verdict::INVALID};
 }
 
-/* Returns the verdict UNKNOWN. STRICT refuses the schema because of `keyword`. If `keyword` is NULL, STRICT accepts the
- * value. */
+/* Returns the verdict UNKNOWN. The policy STRICT then refuses the schema, with an error that names `keyword`. If
+ * `keyword` is NULL, STRICT accepts the value. */
 verdict unknown(const schema_json &schema, const char *keyword)
 {
     return {verdict::UNKNOWN, &schema, keyword};
 }
 
-/* Returns the verdict. An UNKNOWN verdict without a keyword gets `keyword`. STRICT then refuses the schema. Used for
- * `not`, `oneOf` and `if`, which turn a verdict into another. Without a keyword, STRICT would treat the UNKNOWN verdict
- * as valid. */
+/* Returns the verdict `v`. If `v` is UNKNOWN and has no keyword, adds `keyword`, so that the policy STRICT refuses the
+ * schema. Used for `not`, `oneOf` and `if`, which turn a verdict into another. Without a keyword, STRICT would treat
+ * the UNKNOWN verdict as valid. */
 verdict named(const verdict &v, const schema_json &schema, const char *keyword)
 {
     return v.is == verdict::UNKNOWN && v.keyword == nullptr ? unknown(schema, keyword) : v;
@@ -47,7 +47,8 @@ verdict negated(const verdict &v, const schema_json &schema, const char *keyword
     return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
 }
 
-/* Combines two verdicts in *all, which stays VALID only if `one` is VALID. Returns false once *all is INVALID. */
+/* Combines the verdict *all with the verdict `one`. *all stays VALID only if `one` is VALID. Returns false once *all is
+ * INVALID. */
 bool add(verdict *all, const verdict &one)
 {
     const bool is_worse = one.is == verdict::INVALID ||

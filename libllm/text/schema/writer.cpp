@@ -30,10 +30,10 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
 }
 
 /* Returns the rule of a node (the set of conditions on a value, shape.h). If a schema refers to itself, its node is
- * reached again while the node's rule is being written. The name of the rule is then reserved, and the rule is defined
- * at the end. Returns "" for a node that no value satisfies. If the name was reserved for such a node, other rules
- * refer to this name. So a rule that matches nothing is defined under the name. Once the budget is spent, every node
- * allows any value, so that the grammar is complete. */
+ * reached again while the node's rule is being written. In this case, the rule's name is reserved, and the rule is
+ * defined at the end. Returns "" for a node that no value satisfies. If the name was reserved for such a node, other
+ * rules refer to this name. So a rule that matches nothing is defined under the name. Once the budget is spent, every
+ * node allows any value, so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {
     if (conditions.empty() || level >= levels_max) {
@@ -101,7 +101,7 @@ std::string writer::all_shapes(const node &n)
 bool writer::is_excluded(const shape &s, const schema_json &value) const
 {
     if (budget.is_spent() || !budget.take(s.excluded.size())) {
-        return false; /* the value is kept without a test. Under STRICT, compiled() then refuses the schema */
+        return false; /* the budget is spent, so the value is not tested (compile.cpp handles a spent budget) */
     }
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
