@@ -6,8 +6,8 @@ namespace {
 
 using json = nlohmann::json;
 
-/* Limits of a document. llmd writes the document, but clients determine its size. Each tool that a client offers adds
- * triggers and end delimiters of reasoning (thinking.h). */
+/* Limits of a constraint document (constraint.h). llmd writes the document, but clients determine its size. Each tool
+ * that a client offers adds triggers and end delimiters of reasoning (thinking.h). */
 constexpr size_t SEQUENCE_MAX = 256; /* limit on the tokens of a delimiter that begins or ends reasoning */
 constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
@@ -15,7 +15,7 @@ constexpr size_t PRESERVED_MAX = 1024;
 
 } // namespace
 
-/* Parses a document. Members can be missing; a member of the wrong type is an error. */
+/* Parses a constraint document. Members of the document can be missing. A member of the wrong type is an error. */
 class constraint_reader {
   public:
     constraint_reader(const model *of, const std::string &document) : m(of), out(new constraint(of))
@@ -145,8 +145,8 @@ std::unique_ptr<constraint> constraint::read(const model *m, const std::string &
     return constraint_reader(m, document).read();
 }
 
-/* Returns the token's text as the grammar receives it. Control tokens have no text for the grammar, except those for
- * which `shows` is true. */
+/* Returns the token's text as the grammar receives it. For most control tokens, this is the empty text. Exception: the
+ * control tokens for which `shows` is true. */
 std::string constraint::text_of(int32_t token) const
 {
     char piece[MODEL_PIECE_BYTES_MAX];
@@ -160,8 +160,9 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* If the grammar does not accept the text from the trigger on, this text only looked like a trigger. In this case, the
- * grammar stays inactive, and the answer parser treats this text as ordinary text. */
+/* After a trigger, passes the text from the trigger on to the grammar. If the grammar does not accept this text, the
+ * text only looked like a trigger. In this case, the grammar stays inactive, and the answer parser treats the text as
+ * ordinary text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {
@@ -201,8 +202,9 @@ void constraint::find_allowed(token_set &allowed)
     }
 }
 
-/* A grammar takes precedence over the reasoning budget. A forced token that the grammar does not allow would end the
- * request with grammar_fault. So the budget is dropped instead. */
+/* When the reasoning budget is used up, `thought` forces the tokens that end the reasoning. The grammar takes
+ * precedence. A forced token that the grammar does not allow would end the request with grammar_fault. So the budget is
+ * dropped instead. */
 int32_t constraint::forced()
 {
     const int32_t token = thought.due();
@@ -227,9 +229,9 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
-/* Some models begin a call inside <think> without closing the reasoning. So the delimiter that ended the reasoning can
- * itself begin a tool call. The triggers therefore get the delimiter's tokens. They do not get the tokens before the
- * delimiter, because those tokens are reasoning. */
+/* Some models begin a tool call inside <think> without closing the reasoning. So the delimiter that ended the reasoning
+ * can itself begin a tool call. Therefore the delimiter's tokens are passed to the triggers. Earlier tokens are not
+ * passed, because they are reasoning. */
 void constraint::accept_ending()
 {
     triggers.forget();

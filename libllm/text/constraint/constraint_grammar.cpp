@@ -38,7 +38,8 @@ schema_json constraint_json(const std::string &text, const char *what)
 
 namespace {
 
-/* Limit on the grammar. The document contains the grammar and other members, so the document's limit is larger. */
+/* Limit on the bytes of the grammar. The constraint document contains the grammar and other members, so the document's
+ * limit is larger. */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
 
 std::string grammar_of_schema(const std::string &text, bool is_strict)
