@@ -290,8 +290,8 @@ class reader {
         add(to, token);
     }
 
-    /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules
-     * that were made for the item, or 1, times the counts of the repetitions already applied to it. */
+    /* Repeats the last item of the sequence `to`, which begins at index `item`. `weight` is the number of rules made
+     * for the item (1 if none), times the counts of the repetitions already applied to the item. */
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
@@ -514,7 +514,7 @@ graph beginnings(const grammar &g, const std::vector<bool> &is_empty)
     return found;
 }
 
-/* Returns the graph with reversed edges. An edge leads from a rule to a rule that begins with it. */
+/* Returns the graph with reversed edges. If rule A can begin with rule B, the result has an edge from B to A. */
 graph turned_around(const graph &forth)
 {
     const size_t n = forth.ends.size();

@@ -95,8 +95,8 @@ class parser {
     }
 
     /* Parses an escape after its backslash. An unknown escape of a letter or digit, such as \b, \1 or \p, is refused.
-     * The escape has a special meaning in some dialect. If it were parsed as the plain letter or digit, the expression
-     * would match other texts. */
+     * Such an escape has a special meaning in some dialect of regular expressions. If it were parsed as the plain
+     * letter or digit, the expression would match other texts. */
     uint32_t read_escape()
     {
         if (at >= end) {

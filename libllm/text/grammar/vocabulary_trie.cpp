@@ -111,9 +111,9 @@ class builder {
         trie.depth_max = std::max(trie.depth_max, static_cast<uint16_t>(path.size()));
     }
 
-    /* Removes all nodes from the path except the first `n_stay`. No later text adds nodes below a removed node. So the
-     * `after` and the branch of each removed node are set here. grammar_mask.cpp allows or forbids a branch as a whole
-     * by the characters in the branch. This function merges these characters from the leaves up, once per model. */
+    /* Removes all nodes from the path except the first `n_stay`. No later text adds nodes below a removed node. So this
+     * function sets the members `after` and `branch` of each removed node. grammar_mask.cpp allows or forbids a branch
+     * as a whole by the characters in the branch. The characters are merged from the leaves up, once per model. */
     void leave(size_t n_stay)
     {
         for (; path.size() > n_stay; path.pop_back()) {
