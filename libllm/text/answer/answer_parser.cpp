@@ -93,7 +93,7 @@ struct llm_answer_parser {
 
     /* The parser gets the text base + pending. This is all text since parsing last began, without the parts that are no
      * longer needed. */
-    std::string base;        /* text that has been parsed. `mode` is the kind of the part in which it ends */
+    std::string base;        /* text that has been parsed. `mode` is the kind of its last part */
     common_chat_msg settled; /* the message that `base` contains */
     part mode = part::NONE;  /* NONE if base is the prompt's opening */
     std::string pending;
@@ -112,7 +112,7 @@ struct llm_answer_parser {
     /* State of the whole answer. It is kept when parsing begins again after an error. */
     std::vector<std::string> ids; /* ids of the answer's calls */
     bool has_dropped = false;     /* a part of an unfinished or malformed call was not reported */
-    size_t n_calls_before = 0;    /* number of calls that were found before the latest such new beginning */
+    size_t n_calls_before = 0;    /* number of the answer's earlier calls, which are not in `reported` */
     std::string blanks;           /* blanks that are reported as text if no call follows */
     bool is_after_call = false;
     std::vector<diff> diffs;
@@ -371,9 +371,9 @@ size_t llm_answer_parser::end_after_thinking(size_t n_reported) const
 
 /* Called when the text no longer fits the form. Finds by bisection how much of the text fits, and reports that part.
  * The first character that does not fit is reported as text. Exception: if a reported call is incomplete, the rest of
- * this call is dropped. If the arguments are whole, and no delimiter closes this family's calls, the rest is text, since
- * it would otherwise be dropped up to the end of the answer. A call whose name is incomplete has not been reported, so
- * all of it becomes text. */
+ * this call is dropped. But if the call's arguments are complete, and no delimiter closes this family's calls, the rest
+ * of the answer is text. Otherwise everything up to the end of the answer would be dropped. A call whose name is
+ * incomplete has not been reported, so all of it becomes text. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();

@@ -23,8 +23,8 @@ std::string without_blanks(const std::string &text)
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-/* The innermost sequence that contains both an opening and a closing tag matches one tool call. An outer sequence also
- * contains both tags, but both are in the same child. */
+/* The innermost sequence that contains both an opening and a closing tag matches one tool call. A sequence around this
+ * one also contains both tags, but has them in the same child. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes)
 {

@@ -50,8 +50,9 @@ std::vector<size_t> parser_graph::children(size_t id) const
     return node.contains("child") ? std::vector<size_t>{node.at("child").get<size_t>()} : std::vector<size_t>();
 }
 
-/* Children are pushed in reverse. So nodes are visited in the order in which they parse a text. Callers rely on this
- * order. The first literal below a delimiter's node must be the text with which the delimiter begins. */
+/* The children of a node are pushed onto the stack `left` in reverse order. So nodes are visited in the order in which
+ * they parse a text. Callers rely on this order. The first literal below a delimiter's node must be the text with which
+ * the delimiter begins. */
 void parser_graph::visit(size_t from, const std::function<bool(size_t)> &enter) const
 {
     /* a set of visited nodes, because an array of all nodes would have to be cleared for each argument of each tool */

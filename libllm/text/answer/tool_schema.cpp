@@ -15,7 +15,8 @@ constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
 /* limit on the grammars of all tools' arguments together. It is half of the limit on a whole constraint, because the
  * rest of the constraint needs space, too */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
-constexpr long FIRST_PLACE = 7130917300000000; /* constant of the first place, a number that no schema contains */
+/* constant of the first place (tool_schema.h). No client's schema contains such a number */
+constexpr long FIRST_PLACE = 7130917300000000;
 const char *const PREFIX = "j-";
 
 /* Returns the tool's schema. If it is malformed or very large, returns {}, which allows any arguments. */
@@ -62,8 +63,8 @@ tool_schemas::tool_schemas(tool_schema_detail how_much, const tool_template &wan
     : detail(how_much), tmpl(wanted), compiled(GRAMMAR_BYTES_MAX, wanted.values)
 {}
 
-/* Makes a place (tool_schema.h). llama.cpp writes the place's constant as a literal into the grammar, at the position
- * of the arguments, where put() finds it. */
+/* Makes a place, which is a schema of one constant (tool_schema.h). llama.cpp writes the constant as a literal into the
+ * grammar, at the position of the arguments. There, put() finds the literal. */
 common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
@@ -115,8 +116,9 @@ common_json tool_schemas::placed(const common_json &tool, bool has_form)
     return out;
 }
 
-/* Returns a place for one argument. If the argument can be a string, returns a schema without a constant instead. Such
- * a string is written without quotes, up to the closing delimiter of the model's family. */
+/* Returns a place (a schema of one constant, tool_schema.h) for one argument. If the argument can be a string, returns
+ * a schema without a constant instead. Such a string is written without quotes, up to the closing delimiter of the
+ * model's family. */
 common_json tool_schemas::place_of(const schema_argument &one)
 {
     if (one.is_text || (one.may_be_text && tmpl.needs_types)) {
@@ -163,8 +165,9 @@ bool tool_schemas::are_mentioned(const std::string &grammar) const
                        [&](const auto &one) { return grammar.find(one.first) != std::string::npos; });
 }
 
-/* Makes one pass from quote to quote and looks up each literal. Searching for each place separately would take time in
- * proportion to the number of places times the size of the grammar. */
+/* Makes one pass from quote to quote. Looks up each literal among the constants of the places (tool_schema.h). A
+ * separate search for each place would take time in proportion to the number of places times the size of the
+ * grammar. */
 std::string tool_schemas::put(const std::string &grammar, const std::string &behind) const
 {
     if (places.empty() && separates.empty()) {
