@@ -181,9 +181,10 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* Returns the number of bytes of the first n_messages messages in the whole text. Returns 0 if these messages are
- * rendered differently when the later messages are left out. In some templates, the text of a turn depends on later
- * turns. Other templates refuse a conversation that ends after these messages. */
+/* Returns how many bytes of `all` belong to the first n_messages messages. `all` is the rendered text of the whole
+ * conversation. Returns 0 if these messages are rendered differently when the later messages are left out. In some
+ * templates, the text of a turn depends on later turns. Other templates refuse a conversation that ends after these
+ * messages. */
 size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     std::string head;
@@ -240,8 +241,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
 }
 
 /* Finds the boundaries. A boundary lies between two messages. To find its position, the messages before the boundary
- * are rendered alone. If their text or their tokens are not a prefix of the whole conversation's, there is no boundary
- * at this position. */
+ * are rendered alone. There is no boundary at this position if the text or the tokens of these messages are not a
+ * prefix of the text or the tokens of the whole conversation. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;

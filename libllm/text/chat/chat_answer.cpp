@@ -71,8 +71,8 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
 
 /* llama.cpp renders a short conversation with and without a generation prompt, and finds form.opening by comparing both
  * texts. Without a generation prompt, some templates end the conversation with EOS. If EOS begins with the same bytes
- * as the answer's opening, these bytes are missing from form.opening. They are not missing from `opening`, the end of
- * the request's prompt. */
+ * as the answer's opening, these bytes are missing from form.opening. So this function prefers `opening`, the end of
+ * the request's prompt, which has these bytes. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
 {
     const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;

@@ -42,8 +42,8 @@ common_json preserved_tokens(const control_words &words, const chat_form &form)
     return out;
 }
 
-/* Returns the trigger in the format of the document. If a trigger word is the text of a control token, the trigger
- * becomes this token. A token is found without a search in the text of the answer. */
+/* Returns the trigger in the format of the constraint document. If a trigger word is the text of a control token, the
+ * trigger becomes this token. A trigger that is a token is found without a search in the answer's text. */
 common_json trigger_of(const control_words &words, const common_grammar_trigger &trigger)
 {
     const int32_t token =

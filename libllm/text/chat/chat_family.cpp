@@ -222,7 +222,7 @@ void results_in_calls(common_json &messages, const common_json & /*variables*/)
 
 /* ---- the end of the rendered text -------------------------------------------------------------------------------- */
 
-/* Returns whether the text ends with these words and the template itself has written them. */
+/* Returns whether the text ends with `words`, and the template itself has written these words. */
 bool ends_with(const chat_text &t, const std::string &words)
 {
     const size_t n = words.size();

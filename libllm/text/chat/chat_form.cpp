@@ -266,7 +266,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without tool calls. It allows reasoning before the client's text. */
+/* Returns the grammar of an answer without tool calls. The grammar allows reasoning before the client's text. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
@@ -331,8 +331,8 @@ void count_markers_once(autoparser::autoparser *analysis)
     }
 }
 
-/* Some templates begin every message with a delimiter of its role, so the prompt ends with the answer's delimiter.
- * llama.cpp's analysis expects this delimiter a second time, in the answer. This is corrected here. */
+/* Some templates begin every message with a delimiter of its role. So the prompt ends with the answer's delimiter. If
+ * llama.cpp's analysis expects this delimiter again in the answer, removes the delimiter from the analysis. */
 void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
                         autoparser::autoparser *analysis)
 {
@@ -399,7 +399,7 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
     return out;
 }
 
-/* llama.cpp's analysis compares renderings of short conversations, and is empty if the template refuses them. */
+/* llama.cpp's analysis compares renderings of short conversations. If the template refuses one, the result is empty. */
 void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
                             autoparser::autoparser *out)
 {

@@ -55,9 +55,9 @@ bool is_plain_id(const std::string &id)
            std::all_of(id.begin(), id.end(), [](unsigned char c) { return isalnum(c) != 0 && c < 0x80; });
 }
 
-/* Makes the new id of a tool call from a hash of the old id. If the new ids were counted, they would change when an
- * earlier message is removed. From the first changed id on, the prompt would have to be prefilled again. Nine
- * characters of 62 kinds hold 53 of the hash's 64 bits. */
+/* Makes the new id of a tool call from a hash of the old id. If the new ids were consecutive numbers, they would change
+ * when the client removes an earlier message. From the first changed id on, the prompt would have to be prefilled
+ * again. Nine characters of 62 kinds hold 53 of the hash's 64 bits. */
 std::string plain_id(const std::string &id)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

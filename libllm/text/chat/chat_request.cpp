@@ -429,8 +429,8 @@ common_json written(const common_json &messages, const common_json &tools, const
 }
 
 /* Returns the tools as they are passed to the template. If only the text after an earlier answer is needed
- * (chat_after.h), the last sentinel is put into the tools. It shows where the template writes the tools. If the
- * template writes the tools after this answer, the next attempt to render the request leaves the tools out
+ * (chat_after.h), the last sentinel is put into the tools. This sentinel shows where the template writes the tools. If
+ * the template writes the tools after this answer, the next attempt to render the request leaves the tools out
  * (keeps_tools). */
 common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
