@@ -12,7 +12,8 @@
 #include <limits>
 #include <new>
 
-/* llama.cpp has this function for its own tests. It takes the breakers as tokens, so it needs no vocabulary. */
+/* llama.cpp has this function for its own tests. The function takes the breakers as tokens, so it needs no
+ * vocabulary. */
 struct llama_sampler *llama_sampler_init_dry_testing(float multiplier, float base, int32_t allowed_length,
                                                      int32_t penalty_last_n,
                                                      const std::vector<std::vector<llama_token>> &breakers);
