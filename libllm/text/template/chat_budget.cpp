@@ -140,7 +140,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     }
     if (const auto *function = dynamic_cast<const jinja::value_func_t *>(one)) {
         if (forbidden != nullptr &&
-            function->name == "caller") { /* the function `caller` holds all variables, perhaps also `forbidden` */
+            function->name == "caller") { /* `caller` refers to all variables, perhaps also to `forbidden` */
             refuse("the chat template keeps a caller");
         }
         return;

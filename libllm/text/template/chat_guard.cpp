@@ -22,7 +22,7 @@ constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* cost of one it
 /* How the result of a node is used. This decides how much of the request's work limit is charged for the node's
  * result. */
 enum class use {
-    PART,     /* part of an expression; the operation that uses the part pays for it */
+    PART,     /* part of an expression. The operation that uses the part is charged for it */
     WRITTEN,  /* written as text or hashed, with everything that it contains */
     ITERATED, /* a loop iterates over it */
 };
@@ -53,8 +53,9 @@ statement_ptr hold(const value &v, size_t pos)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-/* For a node with an operation, `run` evaluates the operands and pays for the operation. After that, `run` executes
- * llama.cpp's code on a copy of the node. The operands of the copy are `held` values. */
+/* For a node with an operation, `run` evaluates the operands and charges the operation to the request's budget
+ * (chat_budget.h). After that, `run` executes llama.cpp's code on a copy of the node. The operands of the copy are
+ * `held` values. */
 
 template <typename T>
 constexpr bool is_container_literal =
@@ -90,7 +91,8 @@ std::vector<value> evaluated(const statements &arguments, context &ctx)
     return out;
 }
 
-/* `and` and `or` evaluate their right side only if it decides the result. They have no operation to pay for. */
+/* `and` and `or` evaluate their right side only if the right side decides the result. They have no operation that must
+ * be charged to the budget. */
 value run(const jinja::binary_expression &node, context &ctx)
 {
     const value left = node.left->execute(ctx);
@@ -169,9 +171,9 @@ value run(const jinja::test_expression &node, context &ctx)
     return again.jinja::test_expression::execute_impl(ctx);
 }
 
-/* Returns whether the function is a built-in function of jinja. Such a function has no nodes that pay (chat_guard.h).
- * So the work of a call is subtracted from the budget before the call. A call of a macro needs no payment, because the
- * nodes of the macro pay. */
+/* Returns whether the function is a built-in function of jinja. A built-in function has no nodes that charge its work
+ * to the budget (chat_budget.h). So the work is charged before the call. The call of a macro is not charged, because
+ * the nodes of the macro charge their own work. */
 bool is_built_in(const jinja::value_func_t *function)
 {
     return function->arg0 != nullptr || jinja::global_builtins().count(function->name) != 0;
@@ -213,8 +215,8 @@ value run(const jinja::call_statement &node, context &ctx)
 }
 
 /* Only assignments to a member (set a.b = c) are handled here. llama.cpp's code runs all other assignments. An
- * assignment to a member changes an object to which other values can refer. So it can make a cycle, or a chain of any
- * depth. chat_operation_insert refuses cycles and limits chains before the member is set. */
+ * assignment to a member changes an object to which other values can refer. So the assignment can make a cycle, or a
+ * chain of any depth. chat_operation_insert refuses cycles and limits chains before the member is set. */
 value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
@@ -243,9 +245,9 @@ bool is_shared(const jinja::member_expression &node)
     return !is_stmt<jinja::slice_expression>(node.property);
 }
 
-/* Pays for the result of a node. When a text is made, its bytes and parts are charged. Lists and objects are shared and
- * not copied, so they cost nothing as parts of an expression. If a list or object is written or hashed, everything
- * inside it is charged. */
+/* Charges the result of a node to the budget (chat_budget.h). When a text is made, its bytes and parts are charged.
+ * Lists and objects are shared and not copied, so they cost nothing as parts of an expression. If a list or object is
+ * written or hashed, everything inside it is charged. */
 void pay_for(const value &result, use how, bool is_shared)
 {
     chat_budget &budget = chat_budget::current();
@@ -264,8 +266,8 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* A node that pays for its work. Its class derives from llama.cpp's class T, because other nodes find out the kind of
- * their children with dynamic_cast. */
+/* A node that charges its work to the budget (chat_budget.h). Its class derives from llama.cpp's class T, because other
+ * nodes find out the kind of their children with dynamic_cast. */
 template <typename T> struct guarded final : T {
     guarded(T &&node, use how_) : T(std::move(node)), how(how_) {}
 
@@ -308,8 +310,8 @@ template <typename... T> void guard_parts(T &...nodes)
     (guard(nodes, use::PART), ...);
 }
 
-/* Makes the default values of a macro's parameters pay for their work. A parameter is a name with or without a default
- * value. */
+/* Makes the default values of a macro's parameters charge their work to the budget. A parameter is a name with or
+ * without a default value. */
 void guard_parameters(statements &parameters)
 {
     for (statement_ptr &parameter : parameters) {
@@ -319,7 +321,7 @@ void guard_parameters(statements &parameters)
     }
 }
 
-/* Makes only the arguments of a filter or test pay for their work, because the name is not evaluated. */
+/* Makes only the arguments of a filter or test charge their work to the budget, because the name is not evaluated. */
 void guard_named_call(statement_ptr &node)
 {
     if (auto *call = cast_stmt<jinja::call_expression>(node)) {

@@ -83,7 +83,7 @@ void weigh_deep(const value &v)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of occurrences of `part` in `text`, and pays for the search. */
+/* Returns the number of occurrences of `part` in `text`. Charges the search to the budget (chat_budget.h). */
 uint64_t count(const std::string &text, const std::string &part)
 {
     uint64_t n = 0;
@@ -94,7 +94,7 @@ uint64_t count(const std::string &text, const std::string &part)
     return n;
 }
 
-/* jinja's split and replace move the rest of the text at every match, which takes quadratic time in the worst case. */
+/* jinja's split and replace move the rest of the text at every match. So each match is charged for half of the text. */
 void of_split(const value &input, const values &arguments)
 {
     const value by = argument(arguments, "", 0);
@@ -261,7 +261,8 @@ void of_select(const value &input, const values &arguments)
     spend_copies(size(input), weight.n_bytes);
 }
 
-/* Pays for operations whose work depends on the length of a list, but not on the sizes of its items. */
+/* Charges an operation to the budget. Used for operations whose work depends on the length of a list, but not on the
+ * sizes of its items. */
 void of_list(const value &input, const values &)
 {
     budget().spend(size(input) / 4);
@@ -291,7 +292,7 @@ void of_append(const value &input, const values &arguments)
     }
 }
 
-/* dict() searches all keys for each key. */
+/* dict() searches all keys for each key, so the square of their number is charged. */
 void of_dict(const values &arguments)
 {
     for (const value &one : arguments) {
@@ -302,9 +303,9 @@ void of_dict(const values &arguments)
 
 using operation = void (*)(const value &, const values &);
 
-/* For each operation, the function that pays for it (chat_operation.h). One table is for operations on texts, the other
- * for operations on lists and objects. An operation that is not listed processes its input once, and is charged for the
- * size of the input. */
+/* For each operation, the function that charges the operation to the budget (chat_operation.h). One table is for
+ * operations on texts, the other for operations on lists and objects. An operation that is not listed processes its
+ * input once, and is charged for the size of the input. */
 const std::map<std::string, operation> ON_TEXTS = {
     {"split", of_split}, {"rsplit", of_split}, {"replace", of_replace}, {"indent", of_indent}, {"strip", of_strip},
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
