@@ -111,7 +111,7 @@ void decode_leave_queue(decode *d, request *r)
     }
 }
 
-/* Whether the request uses the branch, or is the first in the branch's queue. */
+/* Whether the request uses the branch or, if no request uses it, is the first in the branch's queue. */
 static bool is_first_of(const request *r, const branch *b)
 {
     return b->running != NULL ? b->running == &r->claim : b->waiting == &r->claim;
@@ -215,9 +215,9 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
-/* Returns the id of the live request that the command's member `after` names. Returns 0 if there is none. A request can
- * wait only for a request that arrived before it. A later one could be queued behind it, and each would wait for the
- * other. */
+/* Returns the id of the live request that the command's member `after` names, or 0 if the owner has no such request.
+ * Only a request that arrived earlier can be found. A later request could be in the queue behind this one, and then
+ * each would wait for the other. */
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;

@@ -145,8 +145,8 @@ static void fill_fork(decode *d, branch *from, branch *to, uint32_t at)
     }
 }
 
-/* Opens the session `name` for a fork of `from`. If a session of that name exists, empties it. Adds its files to the
- * removal that the caller has begun (table_removing_begin). */
+/* Opens the session `name` for a fork of `from`. An existing session of that name is emptied. The files of the existing
+ * session are added to the removal that the caller has begun (table_removing_begin). */
 static int open_fork(decode *d, branch *from, session_name name, branch **out)
 {
     assert(!session_name_equal(branch_session_name(from), name));

@@ -41,8 +41,8 @@ static void begin(decode *d, request *r, branch *b)
  * requests wait until it continues. */
 enum { OVERTAKEN_MAX = 8 };
 
-/* A request that needs a slot. n_with_slot counts the slots that its owner's generations already have. Only slots of
- * the needed kind count, for named or for scratch branches. */
+/* A request that needs a slot. n_with_slot is the number of slots that requests of the same owner already have. Only
+ * slots of the kind that the request needs count: slots for named branches or slots for scratch branches. */
 typedef struct turn {
     request *r;
     bool is_tried;
@@ -63,8 +63,8 @@ static uint32_t n_with_slot(const decode *d, uint32_t owner, bool named, bool re
 }
 
 /* Whether the request must wait until an earlier request (`after`) has consumed its prompt. Both prompts share a
- * prefix. Exception: the request does not wait if it holds a slot and the earlier request waits for a slot. Otherwise
- * each would wait for the other. */
+ * prefix, which is then prefilled only once. Exception: the request does not wait if it holds a slot and the earlier
+ * request waits for a slot. Otherwise each would wait for the other. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
@@ -105,8 +105,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
 }
 
 /* Whether new requests must wait for a generation that lost its slot. They wait if OVERTAKEN_MAX requests have begun
- * since the loss, and the generation could continue next to the requests that arrived before it. For that, the KV cache
- * must have room for the generation, and its owner's share of slots must not be used up. */
+ * since the generation lost its slot, and if the generation could now continue. To continue, it needs room in the KV
+ * cache next to the requests that arrived before it. Its owner must also have slots left in its share. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -119,9 +119,10 @@ static bool do_newcomers_wait(const decode *d)
     return false;
 }
 
-/* Whether the request could begin or continue if it got a slot. True for three kinds of requests: those that wait for
- * any scratch branch, those that are first in the queue of a branch, and those that have lost their slots
- * (decode_step.c) and whose clients read. */
+/* Whether the request could begin or continue if it got a slot. True for three kinds of requests:
+ * - A request that waits for any scratch branch.
+ * - The first request in the queue of a branch that no request uses.
+ * - A request that has lost its slot (decode_step.c) and whose client reads. */
 static bool needs_slot(const request *r, bool may_assign_slots, bool has_scratch)
 {
     switch (r->phase) {
@@ -196,8 +197,8 @@ static bool does_any_move(const decode *d, const request *asker, decode_among am
     return false;
 }
 
-/* Returns which requests hold the resource that `r` lacks. The resource is a slot of its owner's share, a slot of its
- * kind, or cells. */
+/* Returns which requests hold the resource that `r` lacks. The resource is a slot of its owner's share, a slot of the
+ * kind that `r` needs (named or scratch), or KV cells. */
 static decode_among holders_of(const decode *d, const request *r)
 {
     return is_at_share(d, r, false)                   ? AMONG_OWNER_AND_KIND
@@ -205,11 +206,11 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks the branch of a request that holds a slot without progress, but only if parking helps `r`. If `r` has begun,
- * parking helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r`
- * lacks (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the resource. If
- * none of them makes progress, all could wait for each other, so the branch of one of them is parked. Only one branch
- * is parked before the next step. Thus decoding sessions wait for one copy at most. */
+/* Parks the branch of a request that holds a slot without progress. Does so only if that helps `r`. If `r` has begun,
+ * it helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r` lacks
+ * (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the resource. If none
+ * of them makes progress, all could wait for each other, so the branch of one of them is parked. Only one branch is
+ * parked before the next step. Thus decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;
@@ -232,7 +233,8 @@ static void go_on(decode *d, request *r)
     }
 }
 
-/* Whether the request waits for a state that is being read from disk for its prompt. The request has a slot. */
+/* Whether the request waits for a state that is being read from disk for its prompt. The first call for a request
+ * begins to read such a state if that saves time (resuming_fetch). The request has a slot. */
 static bool is_fetching(decode *d, request *r, const branch *b)
 {
     if (!r->has_fetched && !r->is_cold) {

@@ -5,8 +5,8 @@
 
 #include "engine/decode.h"
 
-/* How long a step waits for tokens that sampling threads are still picking: a sixteenth of a decode step. At most 2 ms.
- * Most tokens are picked in less time. A request whose token is picked later misses a whole step. */
+/* How long a step waits for tokens that sampling threads are still picking: a sixteenth of a decode step, but at most 2
+ * ms. Most tokens are picked in less time. A request whose token is picked later misses a whole step. */
 enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
 
 static uint32_t sampling_wait_us(const decode *d)

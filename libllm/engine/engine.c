@@ -12,7 +12,7 @@
 
 enum {
     N_BATCH_DEFAULT = 512,
-    N_BATCH_MIN = 32, /* minimum of n_batch, in addition to one token for each slot */
+    N_BATCH_MIN = 32, /* n_batch is at least this number plus one token for each slot */
     GAP_MS_DEFAULT = 100,
     EVENT_RING_BYTES = 1 << 20,
     COMMAND_RING_BYTES = 1 << 20,
@@ -386,7 +386,7 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     decode_close(&e->decode);
     table_settle(&e->table);
-    if (table_is_unsaved(&e->table)) { /* the next start adopts unsaved sessions from the segment */
+    if (table_is_unsaved(&e->table)) { /* keeps the segment, from which the next start adopts the unsaved sessions */
         session_table_leave(e->session_table);
     }
     store_close(e->store);

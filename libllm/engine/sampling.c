@@ -130,7 +130,7 @@ static void finish(sampling_job *j, int status, int32_t token)
 static void *serve(void *context)
 {
     sampling_threads *p = context;
-    /* lowers the priority of this thread only, because the decode thread goes first */
+    /* lowers the priority of this thread only, so that the decode thread gets a core first */
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS);
     sampling_job *j;
     while ((j = next_job(p)) != NULL) {

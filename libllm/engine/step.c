@@ -71,8 +71,9 @@ static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
                : 0;
 }
 
-/* Chooses at most one decoding request per step for a checkpoint. Requests that began together are due for checkpoints
- * together, and all these copies would fall into the gap between two tokens. */
+/* Chooses at most one decoding request per step for a checkpoint: the request whose checkpoint is most overdue.
+ * Requests that began together are due for checkpoints together. Without the limit, all their copies would fall into
+ * the same gap between two tokens. */
 static void choose_checkpoint(step *t)
 {
     uint32_t most = 0;

@@ -5,8 +5,8 @@
 
 /* An event holds the outbox's text and the token details, and must fit the smallest event ring. The ring's largest
  * record is a little under half the ring. So undelivered details are limited to half the limit of the text. An event
- * may have somewhat more details than that, because text that was held back for a possible stop string is released all
- * at once. */
+ * may have somewhat more details than that. Text that was held back for a possible stop string is released all at once,
+ * with the details of all its tokens. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
 void token_details_open(token_details *t, const model *m, const wire_command *command)
