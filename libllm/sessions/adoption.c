@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* this many sessions without an entry get a log line each. All further ones share one line */
+/* this many sessions without an entry get a log line each. All others share one line */
 enum { WAITING_NAMED_MAX = 4 };
 
 typedef struct candidate {
@@ -67,9 +67,9 @@ static candidate *find(const adoption *a, uint64_t id)
     return NULL;
 }
 
-/* Updates a candidate from the segment, whose data are newer than the branch file. Exception: the segment's tokens are
- * a prefix of the file's tokens. Then the branch was being prefilled again when its daemon was killed, and the file's
- * tokens are kept. Returns false if memory is short. */
+/* Updates a candidate from the segment, whose data are newer than the branch file. Exception: if the segment's tokens
+ * are a prefix of the file's tokens, the file's tokens are kept. In this case, the branch was being prefilled again
+ * when its daemon was killed. Returns false if memory is short. */
 static bool learn(candidate *c, const llm_branch_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     branch_file *f = &c->file;
@@ -215,7 +215,8 @@ static void open_one(branch_table *table, const candidate *c)
     branch *b = table_open_known(table, f->owner, f->name, f->id);
     session_table_append(table->shared.session_table, b->entry, f->tokens, f->n_tokens);
     b->has_file = c->has_file;
-    b->n_stored_bytes = (size_t)c->state.n_bytes; /* the file counts even if the branch cannot use the state */
+    /* the state file counts against the limit on disk space even if the branch cannot use the state */
+    b->n_stored_bytes = (size_t)c->state.n_bytes;
     branch_set_file_bytes(b, b->n_stored_bytes);
     if (has_state(c)) {
         branch_set_parked(b, &(parked){.where = PARKED_ON_DISK,
@@ -238,8 +239,8 @@ static void open_one(branch_table *table, const candidate *c)
     }
 }
 
-/* Called for a branch that gets no entry. Writes the branch file, if the segment had newer data than the file. Takes
- * ownership of the tokens. */
+/* Called for a branch that gets no entry and that the segment has changed. Writes the branch file with the newer data.
+ * Takes ownership of the tokens. */
 static void write_waiting(branch_table *table, candidate *c)
 {
     store_job *job = table->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;

@@ -306,8 +306,8 @@ static bool restore(branch *b, const checkpoint *from, const int32_t *prompt)
     return true;
 }
 
-/* If any part of the plan fails, the branch is emptied. After half of a plan, the branch's tokens might not belong to
- * its state, and no error would show that. */
+/* If any part of the plan fails, the branch is emptied. After half of a plan, the branch's tokens might differ from
+ * those of its state, and no error would show that. */
 bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, const branch *donor, checkpoint *from)
 {
     if (is_torn(b)) {

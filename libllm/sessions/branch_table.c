@@ -126,10 +126,11 @@ static share_holding holding_of(const branch_table *table, const branch *b, cons
     if (!b->is_open || branch_is_named(b) != of->named || (of->has_slot && !branch_has_slot(b))) {
         return (share_holding){.amount = 0};
     }
-    /* Kept branches (n_kept > 0) are given up first. If an entry is needed, the other branches form two groups. With
-     * policy park, named branches without a slot are given up before those with a slot, because the new branch can
-     * still get a slot by parking another branch. In all other cases, branches with a slot are given up first. The new
-     * branch then takes over that slot. Within a group, the least recently used branch goes first. */
+    /* Copies that llmd made before a truncation (n_kept > 0) are given up first. If an entry is needed, the other
+     * branches form two groups. With policy park, named branches without a slot are given up before those with a slot.
+     * The new branch can then still get a slot, by parking another branch. In all other cases, branches with a slot are
+     * given up first. The new branch then takes over that slot. Within a group, the least recently used branch goes
+     * first. */
     const bool is_last_resort =
         b->n_kept == 0 && branch_has_slot(b) == (branch_is_named(b) && table->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? branch_n_tokens(b) : 1;
@@ -393,7 +394,8 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
             return NULL;
         }
         if (!shares_more_than_head(b, owner, prompt)) {
-            /* closed and not reused, because a cache hit can be measured and would reveal another owner's tokens */
+            /* closed and not reused. A cache hit can be measured, so a reused branch of another owner would reveal that
+             * owner's tokens */
             table_close_branch(table, b);
             b = NULL;
         }
@@ -554,8 +556,9 @@ static bool find_slot(branch_table *table, const branch *b, uint16_t *out)
     return false;
 }
 
-/* First reads the state from the disk, then finds a slot, then cells. A branch must not hold a slot while its state is
- * being read. An idle branch must not be forgotten for a state that the cells cannot hold (table_may_fit). */
+/* First reads the state from the disk, then finds a slot, then finds cells. A branch must not hold a slot while its
+ * state is being read. And no idle branch must be forgotten for a state for which there will be too few cells
+ * (table_may_fit). */
 slot_result table_take_slot(branch_table *table, branch *b)
 {
     if (branch_has_slot(b)) {

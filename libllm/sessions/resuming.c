@@ -89,7 +89,8 @@ static void gather(branch_table *table, const branch *b, const int32_t *prompt, 
                    resuming_sources *out)
 {
     out->n_donors = 0;
-    /* donors with a slot come first: they are cheaper to copy, and of equal donors the first is chosen */
+    /* donors with a slot come first, because they are cheaper to copy. If several donors are equally good, the first is
+     * chosen */
     gather_donors(table, b, true, out);
     gather_donors(table, b, false, out);
     out->n_checkpoints =
@@ -162,8 +163,8 @@ typedef struct state_on_disk {
 } state_on_disk;
 
 /* Returns the microseconds saved by reading the state of `other` for the prompt's first n tokens. A state in memory
- * already covers n_in_memory of them. A read that has not begun must wait for all reads and writes in flight. Returns 0
- * if the read has not begun and memory for it is short. */
+ * already covers the first n_in_memory tokens of the prompt. A read that has not begun must wait for all reads and
+ * writes in flight. Returns 0 if the read has not begun and memory for it is short. */
 static double gain_us(const branch_table *table, const branch *other, uint32_t n, uint32_t n_in_memory)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
@@ -223,7 +224,7 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
 }
 
 /* Returns how many of the prompt's tokens the branch `b` itself provides, without a copy. Most prompts continue their
- * branch, and this number alone then shows that no state on disk would save time. */
+ * branch. For these prompts, this number alone shows that no state on disk would save time. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {

@@ -58,8 +58,8 @@ void table_rename(branch_table *table, session_name name, session_name to)
 
 /* ---- end ---- */
 
-/* Adds the branch files that must be written to the job. These are the files that already exist, and those of pinned
- * branches. Sets *any if there are such files. Returns false if memory is short. */
+/* Adds to the job all branch files that must be written: those that already exist, and those of pinned branches. Sets
+ * *any if there are such files. Returns false if memory is short. */
 static bool describe_changed(branch_table *table, store_job *job, bool *any)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {

@@ -1,8 +1,8 @@
 /* table_copy.c: copies tokens and saved state from one branch to another, without the model. */
 #include "sessions/branch_table.h"
 
-/* Links the state file of `from` to a second name, under the id of `to`. The store does its jobs in order, so the link
- * exists before the state of `to` can be read. */
+/* Gives the state file of `from` a second name, which contains the id of `to` (a hard link). The store does its jobs in
+ * order, so the link exists before the state of `to` can be read. */
 static void share_file(branch_table *table, const branch *from, branch *to)
 {
     store_job *job = table_may_write(table, 0) ? store_job_new(STORE_WRITE, 0) : NULL;

@@ -56,8 +56,8 @@ bool table_remove_state(branch_table *table, branch *b)
     return true;
 }
 
-/* Whether the state file can be removed. No job may write or read the file. Its state must not be lent, and no request
- * may wait for the state. */
+/* Whether the state file can be removed. It cannot be removed while a job writes or reads it, while the state is lent,
+ * or while a request waits for the state. */
 static bool may_lose_state(const branch *b)
 {
     const parked *at = &b->parked;
@@ -117,9 +117,9 @@ static size_t bytes_over(const branch_table *table, const branch *b, size_t n_by
     return n > table->options.parked_disk_bytes_max ? n - table->options.parked_disk_bytes_max : 0;
 }
 
-/* Removes files before the state is written. The limit must hold at every moment. If the limit were the whole disk,
- * there would be no space to write the state first. If the write then fails, the files were removed in vain. This
- * happens only once, because the next write finds the space free. */
+/* Removes files before the state is written, because the limit must hold at every moment. For example, if the limit
+ * were the whole disk, the new file would not fit before the others are removed. If the write then fails, the files
+ * were removed in vain. This happens only once, because the next write finds the space free. */
 bool table_make_disk_room(branch_table *table, const branch *b, size_t n_bytes)
 {
     if (n_bytes > table->options.parked_disk_bytes_max) {

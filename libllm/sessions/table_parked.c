@@ -29,8 +29,8 @@ typedef enum spilling {
     SPILL_NEVER,
 } spilling;
 
-/* Starts to write the state and its checkpoints. Until the write is over, the branch can still be loaded from memory.
- * If the file already holds the state, only removes the state from memory. */
+/* Starts to write the branch's state and checkpoints. Until the write is over, the branch can still be loaded from
+ * memory. If the state file already holds the state, only removes the state from memory. */
 static spilling spill(branch_table *table, branch *b)
 {
     if (!branch_is_named(b)) { /* scratch branches do not outlive the process */
@@ -121,7 +121,8 @@ bool table_is_lending(const branch_table *table)
     return table->shelf.is_lending;
 }
 
-/* Returns the limit on bytes of states that stay in memory. The rest of parked_bytes_max is for states in flight. */
+/* Returns the limit on the bytes of states that stay in memory. The rest of parked_bytes_max is for states on their way
+ * to or from disk. */
 static size_t resting_bytes_max(const branch_table *table)
 {
     const size_t n_max = table->options.parked_bytes_max;
@@ -279,8 +280,8 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        /* the state file of another branch could not be linked. This branch has no state file, so its parked state is
-         * forgotten */
+        /* the job should have linked the state file of another branch (table_copy). It failed, so this branch has no
+         * state file, and its parked state is forgotten */
         (void)table_remove_state(table, b);
     }
     if (is_held) {

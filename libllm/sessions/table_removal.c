@@ -1,4 +1,5 @@
-/* table_removal.c: removes files for a waiting command. Also manages files of sessions that are not open. */
+/* table_removal.c: collects the files that a command removes, and removes them in one job of the store. Also manages
+ * files of sessions that are not open. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
