@@ -118,7 +118,7 @@ void *ring_reserve(ring *r, size_t n_bytes)
     if (n_bytes == 0 || n_bytes > ring_record_max(r)) {
         return NULL;
     }
-    uint64_t at = atomic_load_explicit(&r->published, memory_order_relaxed); /* own index */
+    uint64_t at = atomic_load_explicit(&r->published, memory_order_relaxed); /* written only by this thread */
     uint64_t skipped = record_size(n_bytes) > bytes_to_end(r, at) ? bytes_to_end(r, at) : 0;
     uint64_t needed = skipped + record_size(n_bytes);
     if (at + needed - r->released_seen > r->capacity) {
@@ -129,7 +129,8 @@ void *ring_reserve(ring *r, size_t n_bytes)
         }
     }
     if (skipped > 0) {
-        *header_at(r, at) = SKIP; /* if a later reservation replaces this one, its header may overwrite the SKIP */
+        /* if another reservation replaces this one, the header of the other may overwrite the SKIP */
+        *header_at(r, at) = SKIP;
     }
     r->reserved_at = at + skipped;
     r->reserved_bytes = n_bytes;
@@ -147,12 +148,12 @@ void ring_commit(ring *r, size_t n_bytes)
 
 uint64_t ring_committed(const ring *r)
 {
-    return atomic_load_explicit(&r->published, memory_order_relaxed); /* own index */
+    return atomic_load_explicit(&r->published, memory_order_relaxed); /* written only by this thread */
 }
 
 const void *ring_peek(ring *r, size_t *n_bytes)
 {
-    uint64_t at = atomic_load_explicit(&r->released, memory_order_relaxed); /* own index */
+    uint64_t at = atomic_load_explicit(&r->released, memory_order_relaxed); /* written only by this thread */
     if (at == r->published_seen) {
         /* Pairs with the release in ring_commit. */
         r->published_seen = atomic_load_explicit(&r->published, memory_order_acquire);

@@ -11,8 +11,8 @@ enum {
     MAPPED_BYTES_MIN = 64 << 10,
     /* A smaller block can be allocated again at little cost, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,
-    /* The spare block counts for no use, so its size is limited. A recurrent state is smaller than this limit. Larger
-     * states, of long contexts, rarely have the same size twice. */
+    /* The ledger does not count the spare block, so the block's size is limited. A recurrent state is smaller than this
+     * limit. Larger states, of long contexts, rarely have the same size twice. */
     SPARE_BYTES_MAX = 160 << 20,
 };
 

@@ -28,8 +28,8 @@ struct store {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards the members below */
     pthread_cond_t changed;
-    /* Changes of branch files can overtake states that were pushed earlier. The thread takes jobs of both queues in
-     * turn if the first state was pushed before the first change (next_job). */
+    /* Changes of branch files can overtake states that were pushed earlier. But if the first state in its queue was
+     * pushed before the first change, the thread takes jobs of both queues in turn (next_job). */
     job_queue changes;
     job_queue states;
     uint64_t n_pushed;
