@@ -1,3 +1,3 @@
-"""llmctl: the program that inspects and controls a running llmd from the command line. Each group of verbs has a file,
-and client.py sends their requests.
+"""llmctl: the program that inspects and controls a running llmd from the command line. Each group of verbs, such as
+`sessions`, has a file. client.py sends the requests of all verbs.
 """

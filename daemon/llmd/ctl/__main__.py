@@ -41,7 +41,7 @@ ELSEWHERE = {
     "stop": "llmctl does not stop llmd: press Ctrl-C in its terminal, or run systemctl stop llmd; "
     "to end a session, run llmctl sessions close ID",
 }
-"""Maps verbs of Ollama and Docker that llmctl does not have to a sentence for the user. The sentence says what to do
+"""Verbs of Ollama and Docker for which llmctl has no verb. Each is mapped to a sentence that tells the user what to do
 instead.
 """
 OTHER_MODEL = "llmctl run starts a chat with the model that llmd serves; to serve another model, run llmd {}"
@@ -100,9 +100,9 @@ class VerbParser(argparse.ArgumentParser):
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
-    """Returns a parser with the options that can come before or after the verb. Only the parser of the whole command
-    line sets defaults for them (`defaults`). If the parser of the verb set defaults, too, they would overwrite an
-    option that comes before the verb.
+    """Returns a parser with the options that can come before or after the verb. `defaults` says whether the parser sets
+    defaults for these options. Only the parser of the whole command line does. If the parser of the verb set defaults,
+    too, they would overwrite an option that comes before the verb.
     """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")
@@ -169,7 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def without_aliases(arguments: Sequence[str], program: argparse.ArgumentParser) -> list[str]:
-    """Returns the arguments, with the words of llmctl's verb in place of an alias."""
+    """Returns the arguments. If the verb is an alias, such as `ps`, it is replaced by llmctl's own verb, such as
+    `sessions list`.
+    """
     words, at = list(arguments), 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in VALUED else 1

@@ -1,4 +1,4 @@
-"""Error messages, with advice for the user, if no daemon answers."""
+"""Error messages for the case that no daemon answers, with advice for the user."""
 
 from __future__ import annotations
 

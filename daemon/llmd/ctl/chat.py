@@ -168,9 +168,9 @@ def run(context: Context) -> int | None:
     settings = {key: value for key, value in values.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if the program that started llmctl ignores SIGINT
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # needed if llmctl's parent process ignores SIGINT
     for number in (signal.SIGHUP, signal.SIGTERM):
-        # sys.exit runs the code below, which closes the session.
+        # sys.exit runs the `finally` block below, which closes the session.
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         Terminal(context, conversation).run()

@@ -25,7 +25,7 @@ _KEEP_ALIVE = b": keep-alive"
 
 
 class DaemonAbsent(Exception):
-    """Raised if there is no complete answer of a daemon. For example, no daemon answered, the answer broke off, or
+    """Raised if llmctl gets no complete answer from a daemon. For example, no daemon answered, the answer broke off, or
     another program sent it. `reason` is the cause, as a key of advice.SENTENCES.
     """
 
@@ -217,7 +217,8 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            # Sending fails if llmd refuses the request before it has received all of it. The answer then says why.
+            # Sending fails if llmd refuses the request before all of the request has arrived. llmd's answer then says
+            # why.
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
@@ -285,8 +286,8 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """Returns the reason of DaemonAbsent if the socket refused a connection. A daemon that is starting creates the
-    socket before it accepts connections.
+    """Returns the reason of DaemonAbsent if the socket refused a connection. A daemon that is starting has a socket,
+    but does not accept connections yet. The reason is then "starting".
     """
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):

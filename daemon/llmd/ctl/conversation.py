@@ -1,5 +1,5 @@
-"""The conversations of `llmctl chat`, one for each session. Each message of the user is sent with the whole
-conversation before it.
+"""The conversations of `llmctl chat`, one for each session. Each message of the user is sent together with all earlier
+messages of the conversation.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Conversation:
 
     def _unless_reset(self, messages: list[Json]) -> list[Json]:
         """Returns the messages of earlier chats, or an empty list if the session was reset meanwhile. If the daemon has
-        lost the session's tokens, only tells the user. The next turn then prefills the messages again.
+        only lost the session's tokens, returns the messages and tells the user that the next turn prefills them again.
         """
         session = self._session()
         if session is not None and _was_reset(session):

@@ -1,11 +1,12 @@
 """Reads and writes the files in which llmctl keeps the conversations of named sessions between its runs.
 
-Each session has a file, and each saved session has one, too, under its label. Only the user can read the files. A
-conversation is the user's own text and must not be lost. In contrast, the daemon's state is a cache and may be lost. So
-only reset and close delete a conversation. Before a file is overwritten with another conversation, the old file is
-renamed. Its new name ends in .previous-N.json. This happens if another llmctl uses the same session. It also happens
-after a load, a fork or a reset by another client. A new file is written under another name, synced, and then renamed.
-If writing fails, the old file stays, and DiskFailed is raised.
+Each session has a file. Each saved session has a file, too, which is found by the label of the saved session. Only the
+user can read the files. A conversation is the user's own text and must not be lost. In contrast, the daemon's state is
+a cache and may be lost. So only reset and close delete a conversation. Before a file is overwritten with another
+conversation, the old file is renamed. Its new name ends in .previous-N.json. A file is overwritten with another
+conversation if another llmctl uses the same session. The same happens after a load, a fork or a reset by another
+client. A new file is written under a temporary name, synced, and then renamed to its final name. If writing fails, the
+old file stays, and DiskFailed is raised.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """Writes all messages of the session's conversation to its file. If the file has another conversation, which these
-    messages do not continue, renames the old file before, and returns its new name.
+    """Writes all messages of the session's conversation to its file. If the file has a conversation that these messages
+    do not continue, first renames the old file, and returns its new name.
     """
     with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages)
@@ -80,7 +81,7 @@ def rename(socket_path: str, session: str, new: str) -> Path | None:
 
 def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
     """Copies the first `n_turns` turns of a conversation, or all turns, to the session `new`. If `new` has another
-    conversation, renames that conversation's file before, and returns its new name.
+    conversation, first renames the file of that conversation, and returns its new name.
     """
     return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
@@ -210,9 +211,9 @@ def _without_system(messages: list[Json]) -> list[Json]:
 
 
 def _set_aside(path: Path) -> Path | None:
-    """Renames the file to .previous-N.json with the next free N, and returns its new name. Of the files that were
-    renamed earlier, deletes files with only the beginning of this conversation. Also deletes the oldest files until at
-    most PREVIOUS_MAX are left.
+    """Renames the file to .previous-N.json with the next free N, and returns its new name. Then deletes each earlier
+    .previous file whose messages are the beginning of this file's conversation. Also deletes the oldest .previous files
+    until at most PREVIOUS_MAX are left.
     """
     pattern = f"{path.stem}.previous-[0-9]*.json"
     numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(pattern)}

@@ -1,5 +1,5 @@
-"""llmctl sessions explain: prints a paragraph about each of the last turns of a session. It says how many tokens the
-turn reused, and why not more.
+"""llmctl sessions explain: prints a paragraph about each of the last turns of a session. The paragraph says how many
+tokens the turn reused, and why not more.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _removable(name: str) -> LocalModel:
         name = str(hub_name)
     cached = catalog.local_models(None, (CACHE,))
     repository = [one for one in cached if one.name.partition(":")[0].lower() == name.lower()]
-    if len(repository) > 1:  # a choice by quantization would remove a model that the user did not name
+    if len(repository) > 1:  # the user must name the one to remove
         raise ModelError(f"several models match {name}: name one of {listed(one.name for one in repository)}")
     found = repository[0] if repository else catalog.with_name(name, cached, None)
     if found is not None:

@@ -41,7 +41,7 @@ def prepare() -> None:
             stream.reconfigure(errors=errors)
     if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
         # With PYTHONUNBUFFERED, sys.stdout has no buffer, and would silently drop the part of a text that does not fit
-        # into a full pipe.
+        # into the pipe.
         sys.stdout = open(1, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False)
     if is_closed:
         raise StreamFailed(f"standard output cannot be written: {CLOSED}")

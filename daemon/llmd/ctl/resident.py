@@ -13,7 +13,7 @@ from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
 
-# The reason of DaemonAbsent if a session table cannot be opened, by libllm's word for the failure.
+# If a session table cannot be opened, maps libllm's word for the failure to the reason of DaemonAbsent.
 _REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version", "io_error": "segment_forbidden"}
 
 
