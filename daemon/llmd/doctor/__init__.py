@@ -1,1 +1,1 @@
-"""The command `llmd doctor`: checks this machine and the options, and says what to do about what is slow or wrong."""
+"""The command `llmd doctor`: checks this machine and the options. If something is slow or wrong, says what to do."""

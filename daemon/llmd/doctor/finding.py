@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["ok", "slow", "wrong"]
-"""`slow` means that llmd works, but slower or with less than the machine could offer. `wrong` means that llmd does not
-start, or does not do what it is configured to do.
+"""`slow` means that llmd works, but does not use all that the machine offers. `wrong` means that llmd does not start,
+or does not do what it is configured to do.
 """
 
 

@@ -16,7 +16,7 @@ from .finding import Finding, size
 _INT32_MAX = 2**31 - 1
 _UINT64_MAX = 2**64 - 1
 _GPU_NODES = {"nvidiactl": ("an NVIDIA GPU", "cuda"), "kfd": ("an AMD GPU", "hip")}
-"""Device files of GPU drivers, with the name of the GPU and the backend of build.sh for it."""
+"""Maps the device file of a GPU driver to the kind of GPU, and to the backend of build.sh for this kind."""
 _MAGIC = b"GGUF"
 
 

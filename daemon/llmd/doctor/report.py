@@ -21,7 +21,7 @@ _JSON = "--json"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs `llmd doctor`. `arguments` are options of llmd, which say what to check, and --json. Returns the exit
+    """Runs `llmd doctor`. `arguments` can have --json and the options of llmd that are to be checked. Returns the exit
     status: 1 if something is wrong, otherwise 0.
     """
     config = load_or_exit([one for one in arguments if one != _JSON])
