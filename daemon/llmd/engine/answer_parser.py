@@ -15,17 +15,17 @@ _ERROR_BYTES = 1024
 
 
 class Diff(msgspec.Struct, frozen=True, gc=False):
-    """What a new piece of text has added to a parsed answer."""
+    """An addition to a parsed answer, made by a new piece of text."""
 
     kind: Literal["text", "reasoning", "call"]
     text: str
-    """New text or, for a call, new text of the call's arguments."""
+    """New text. For a tool call, new text of the call's arguments."""
     call: int = 0
-    """The number of the call in the answer, from 0."""
+    """The index of the tool call in the answer, from 0."""
     name: str = ""
-    """The function's name, in the first piece of a call."""
+    """The function's name. Set only in the first Diff of a tool call."""
     id: str = ""
-    """The call's id, in the first piece of a call."""
+    """The id of the tool call. Set only in the first Diff of the tool call."""
 
 
 _diffs = msgspec.json.Decoder(list[Diff])

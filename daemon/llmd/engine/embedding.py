@@ -32,8 +32,8 @@ class Embedder:
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Returns a vector for each text, as float32 and of length 1. Each text is given as int32 token ids, and must
-        not have more tokens than the model accepts.
+        """Returns a float32 vector for each text, normalized to unit length. Each text is given as int32 token ids, and
+        must not have more tokens than the model accepts.
         """
         found: list[bytes] = []
         while len(found) < len(texts):

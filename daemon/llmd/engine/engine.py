@@ -51,7 +51,9 @@ class Listener(Protocol):
 
 
 class Watcher(Protocol):
-    """Learns of all changes of sessions in their order. This includes changes for which the client no longer waits."""
+    """Receives each change of a session, in the order of the changes. This includes changes for which the client no
+    longer waits.
+    """
 
     def on_done(self, command: Question) -> None: ...
     def on_forgotten(self, owner: int, session: str) -> None: ...

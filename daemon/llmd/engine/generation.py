@@ -70,7 +70,7 @@ class Notifier:
 
 
 class TokenEnds:
-    """For each token of an answer, in order, the position in characters at which the token's text ends."""
+    """Stores, for each token of an answer, the position in characters at which the token's text ends."""
 
     __slots__ = ("_ends", "_n_chars")
 
@@ -79,14 +79,16 @@ class TokenEnds:
         self._n_chars = 0
 
     def came(self, text: str, ends: bytes) -> None:
-        """Adds the ends of the tokens of `text`. `ends` are uint32, counted from the beginning of `text`."""
+        """Adds the ends of the tokens of `text`. `ends` are uint32 numbers of characters, counted from the beginning of
+        `text`.
+        """
         before = self._n_chars
         self._ends.extend([before + end for end in memoryview(ends).cast("I")])
         self._n_chars += len(text)
 
     def count(self, begin: int, end: int) -> int:
         """Returns the number of tokens whose text is in this range of characters. A token without text, or one that
-        ends within a character, is counted with the next characters.
+        ends within a character, is counted with the characters that follow the token.
         """
         ends = self._ends
         first = bisect_left(ends, begin)
@@ -267,7 +269,7 @@ class Generation:
     @property
     def outcome_word(self) -> str:
         """The word for the outcome. It is "running" before the end, and the cancel reason if the generation was
-        cancelled. Otherwise it is the word of the engine.
+        cancelled. Otherwise it is the engine's word for the outcome.
         """
         if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
             return self.cancel_reason
@@ -328,7 +330,7 @@ class Generation:
         )
 
     def divergence(self) -> tuple[int, str, str] | None:
-        """Returns the index of the token at which the prompt diverged from the resident tokens. Also returns the
+        """Returns the index of the first prompt token that differs from the tokens of the branch. Also returns the
         prompt's text before and after that point. Returns None if the prompt did not diverge.
         """
         if self.started is None or self.started.diverged_at < 0:

@@ -101,4 +101,4 @@ ARGUMENTS = JsonScan(
         "text_bytes": limits.JSON_TEXT_BYTES_MAX,
     }
 )
-"""The check of a tool call's arguments, which are a text that contains JSON."""
+"""Checks the arguments of a tool call. The arguments are a string that contains JSON."""

@@ -33,7 +33,7 @@ _CRASH_NOTICE = (
 
 
 class EngineLoader:
-    """An engine that is being opened. Has the thread that opens the engine and owns it afterwards."""
+    """Opens an engine in a thread. The same thread owns the engine afterwards."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
@@ -43,7 +43,7 @@ class EngineLoader:
 
     @property
     def model(self) -> str:
-        """The path of the model, when the engine is open. Before, the model as the user named it."""
+        """The model as the user named it. As soon as the engine is open, the path of the model."""
         return self._options.model
 
     def begin(self) -> None:

@@ -11,7 +11,7 @@ _DEVICES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What libllm measures of this machine. The fields are those of llm_machine (llm.h)."""
+    """Measurements of this machine by libllm. The fields are those of llm_machine (llm.h)."""
 
     free_bytes: int
     allowed_bytes: int

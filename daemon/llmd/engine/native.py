@@ -24,7 +24,7 @@ DEFAULT_VARIANT = "native"
 
 
 class NativeLibraryMissing(ImportError):
-    """libllm has not been built, or was built for another machine."""
+    """Raised if libllm has not been built, or was built for another machine."""
 
 
 def _load() -> Any:
@@ -59,7 +59,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
     """Copies a C struct to a dataclass whose fields have the names of the struct's members. A test compares the names.
-    `otherwise` has the values of the fields that cannot be converted by their type.
+    `otherwise` has the values of fields whose types have no converter.
     """
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
     return kind(**plain, **otherwise)

@@ -25,7 +25,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 def new_name(socket_path: str | os.PathLike[str]) -> str:
     """Returns a new name for the session table of a daemon at this socket. The first half of the name is the same for
-    all daemons at the socket. So people can see which tables belong to it.
+    all daemons at the socket. So people can see which tables belong to the same socket.
     """
     absolute = os.path.abspath(os.fspath(socket_path))
     return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
@@ -33,7 +33,8 @@ def new_name(socket_path: str | os.PathLike[str]) -> str:
 
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
     """Returns the names in the lock file, the newest first. The list is empty in three cases: the file does not exist,
-    does not belong to the user that `owner` returns, or can be written by other users. Raises PermissionError.
+    does not belong to the user that `owner` returns, or can be written by other users. Raises PermissionError if this
+    user may not read the file.
     """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -51,7 +52,8 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
     """Returns the name of the session table of the daemon that runs at this socket. If no daemon runs, returns the name
-    of the table that the last killed daemon left there, or None. Raises PermissionError.
+    of the table that the last killed daemon left there, or None. Raises PermissionError if this user may not read the
+    lock file.
     """
     return next((name for name in names(socket_path) if exists(name)), None)
 

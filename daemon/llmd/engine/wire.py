@@ -42,8 +42,8 @@ else:
 
 
 class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag=1, tag_field="op"):
-    """Prefills `prompt` in `session` and decodes until the answer ends. States of the owner whose tokens equal the
-    first tokens of the prompt are reused.
+    """Prefills `prompt` in `session` and decodes until the answer ends. Reuses a state of this owner as far as the
+    state's tokens equal the first tokens of the prompt.
     """
 
     request: int
