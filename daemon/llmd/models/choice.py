@@ -40,7 +40,7 @@ class Candidate:
     """A model: one GGUF file, or all files of a split model in their order."""
 
     name: str
-    """The path of the file without .gguf and without the number of the part."""
+    """The path of the file without .gguf. For a split model, also without the number of the file."""
     files: tuple[RepositoryFile, ...]
     n_files: int
     """Number of files that the model should have. `files` has fewer if some are missing."""
@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def first(self) -> str:
-        """The path to open. libllm finds the other parts beside it."""
+        """The path of the first file. libllm finds the other files of a split model next to the first."""
         return self.files[0].path
 
 

@@ -1,5 +1,5 @@
-"""Finds the path of the GGUF file for the text of --model: a path stays as it is, and the model of a name is looked up
-on this machine or downloaded.
+"""Finds the GGUF file for the text of --model. If the text is a path, the path is returned unchanged. If the text is a
+name, the model is looked up on this machine or downloaded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .names import MAIN, HubName, is_hub_name, parse_hub_name
 log = logging.getLogger("llmd.models")
 
 FreeBytes = Callable[[], int | None]
-"""Type of a function that returns the memory for the model, or None if the memory does not matter. Called only if a
-model must be chosen.
+"""Type of a function that returns the bytes of memory for the model, or None if the memory does not matter. The
+function is called only if the model is given by its name, not by a path.
 """
 
 

@@ -1,9 +1,9 @@
 """Lists and downloads the files of a repository with huggingface_hub, which knows the cache folder, the tokens and the
 environment variables (HF_HOME, HF_TOKEN, HF_ENDPOINT, HF_HUB_OFFLINE, ...).
 
-huggingface_hub deletes a download that was interrupted. So this module downloads to blobs/ETAG.incomplete in the
-library's cache folder by itself, with the library's function that can resume, and lets the library add the complete
-file to its cache.
+huggingface_hub deletes a download that was interrupted. So this module itself writes the download to
+blobs/ETAG.incomplete in the library's cache folder. It uses a function of the library that can continue a download. The
+library then adds the complete file to the cache.
 """
 
 from __future__ import annotations
@@ -43,23 +43,25 @@ from .names import HubName
 log = logging.getLogger("llmd.models")
 
 _TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
-"""The base of all errors of the library's HTTP client, whose package differs between versions of huggingface_hub."""
+"""The base class of all errors of the library's HTTP client. Versions of huggingface_hub use different HTTP clients."""
 _ETAG = re.compile(r"[\w-]+")
 _LIST_S = 30.0
 _HEAD_S = 30.0
 
 disable_progress_bars()
 logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are about retries
-# The library loses the last chunk of an interrupted download: 10 MiB by default.
+# If a download is interrupted, the library loses the last chunk. The library's default chunk has 10 MiB.
 constants.DOWNLOAD_CHUNK_SIZE = 1 << 20
-# Otherwise the library asks the hub for a list of agents, and reports which of them runs this process.
+# With telemetry, the library asks the hub for a list of AI agents, and reports which of them runs this process.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     repository: str
-    """The name as the hub spells it, if it differs from the user's in capitals only. Otherwise the user's."""
+    """The name as the hub spells it, if the user's spelling differs only in upper and lower case. Otherwise the name as
+    the user spells it.
+    """
     commit: str
     files: tuple[RepositoryFile, ...]
 

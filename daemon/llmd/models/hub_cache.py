@@ -1,5 +1,5 @@
-"""Reads the cache folder of huggingface.co's tools, without the network and without most of their library, which takes
-half a second to import.
+"""Reads the cache folder of huggingface.co's tools, without the network and without most modules of huggingface_hub.
+Importing those modules takes half a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .choice import RepositoryFile
 from .names import MAIN
 
 _MODELS = "models--"
-"""Begins the folder of a repository of models in the cache: models--OWNER--NAME."""
+"""The beginning of the folder name of a model's repository in the cache: models--OWNER--NAME."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ def cache_folder() -> Path:
 
 
 def snapshots(repository: str | None = None) -> list[Snapshot]:
-    """Returns the commits of this repository, or of all repositories, of which the cache has GGUF files. The commits of
-    branch `main` come first, then the newest. Does not use the network. The library's own scan would also read all data
-    sets, which can have a million files.
+    """Returns the commits whose GGUF files, or some of them, are in the cache. If `repository` is set, only commits of
+    this repository are returned. The commits of branch `main` come first, then the newest. Does not use the network.
+    The library's own scan would also read all data sets, which can have a million files.
     """
     found = []
     for folder in cache_folder().glob(f"{_MODELS}*"):
@@ -63,7 +63,7 @@ def _snapshot(repository: str, folder: Path, refs: dict[str, set[str]]) -> Snaps
 
 
 def _refs(repository_folder: Path) -> dict[str, set[str]]:
-    """Returns the branches and tags of each commit, by the commit."""
+    """Returns a map from each commit to its branches and tags."""
     found: dict[str, set[str]] = {}
     refs = repository_folder / "refs"
     for path in refs.rglob("*"):
