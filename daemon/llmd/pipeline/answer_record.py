@@ -1,5 +1,5 @@
-"""Keeps a finished answer with its tokens. The next prompt of the conversation can then continue them. Also makes the
-record of the turn.
+"""Keeps a finished answer with its tokens. The next prompt of the conversation can then continue these tokens. Also
+makes the record of the turn.
 """
 
 from __future__ import annotations

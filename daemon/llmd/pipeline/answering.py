@@ -206,7 +206,7 @@ class Answering:
                     text = generation.take_text()
                     return [TextPart(index, text)] if text else []
             found = await self._new_parts()
-            if found or not has_events or self.is_nudged:  # otherwise, the parser holds back the new text
+            if found or not has_events or self.is_nudged:  # else the parser holds back the text: wait again
                 return found
 
     async def _new_parts(self) -> list[Part]:

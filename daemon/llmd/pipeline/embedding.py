@@ -22,7 +22,7 @@ Text = str | list[int]
 @dataclass(frozen=True, slots=True)
 class Embedded:
     vectors: list[bytes]
-    """One vector for each text: float32, little-endian, of length 1."""
+    """One vector for each text: float32, little-endian, normalized to unit length."""
     n_tokens: int
     """Total tokens of all texts."""
 
@@ -39,8 +39,8 @@ class EmbeddingJob:
     is_list: bool = True
     """Whether the client sent a list of texts. Errors about a text then name its index."""
     n_dimensions: int | None = None
-    """Number of dimensions to return: each vector is truncated to its first `n_dimensions` numbers and scaled to length
-    1. None if all dimensions are returned.
+    """Number of dimensions to return: each vector is truncated to its first `n_dimensions` numbers, and normalized
+    again. None if all dimensions are returned.
     """
     truncates: bool = False
     """Whether a text that is too long is truncated instead of refused."""

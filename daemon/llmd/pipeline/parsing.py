@@ -54,7 +54,7 @@ class Parsing:
         self.ends = TokenEnds()
         """The position in the answer's text at which each token ends. The generation adds these positions."""
         self._read: list[str] = []
-        """The unparsed text of the answer so far, for counting reasoning tokens."""
+        """The text of the answer so far, before parsing. It is needed to count the reasoning tokens."""
         self._thoughts: list[list[str]] = []
         """Passages of reasoning, each as a list of pieces. Text or a tool call between two pieces begins a new
         passage.
@@ -78,7 +78,7 @@ class Parsing:
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
 
     def has_unfinished_call(self) -> bool:
-        """Returns whether a call is incomplete or malformed."""
+        """Returns whether a tool call of the answer is incomplete or malformed."""
         return not all(is_object("".join(call.arguments)) for call in self._calls.values())
 
     @property
@@ -109,7 +109,9 @@ class Parsing:
         return diffs
 
     def _fall_back_to_text(self, error: Exception, text: str) -> list[Diff]:
-        """Stops parsing. What the parser has not returned yet is returned as text, and so is the rest of the answer."""
+        """Stops parsing. Text that the parser has not returned yet, and the rest of the answer, are returned as plain
+        text.
+        """
         if not isinstance(error, ApiError):  # an ApiError means that the server is stopping
             log.error("cannot parse an answer; its rest is returned as text", exc_info=error)
         self._parser, unreturned = None, "".join([*self._withheld, text])

@@ -123,8 +123,8 @@ def _with_client_param(error: ApiError, form: Form) -> ApiError:
 
 
 def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
-    """Returns the digests of the conversation. Raises ApiError if the conversation has too much text to fit. `n_bytes`
-    is the size of the request, or 0 if the conversation does not have to fit.
+    """Returns the digests of the conversation. Raises ApiError if the conversation has too much text for the context.
+    `n_bytes` is the size of the request, or 0 if the conversation does not have to fit.
     """
     context_limits = services.engine.context_limits
     if n_bytes > context_limits.n_bytes:  # a smaller request cannot have too much text
@@ -245,8 +245,8 @@ def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past
 
 
 def _has_same_head(prompt: Prompt, past: Past) -> bool:
-    """Returns whether the system messages have the same tokens in the prompt and in the past. Called if the variables
-    of the template differ. The variables can change the system messages.
+    """Returns whether the system messages have the same tokens in the prompt and in the past. Called if the two were
+    rendered with different template variables, because the variables can change the system messages.
     """
     n_bytes = _TOKEN_BYTES * prompt.n_head
     return 0 < n_bytes and prompt.n_head == past.facts.n_head and prompt.tokens[:n_bytes] == past.tokens[:n_bytes]

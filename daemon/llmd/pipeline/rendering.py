@@ -32,8 +32,8 @@ def render_request(
     chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
     """Returns the JSON for `llm_chat_render`. `messages` are the messages of the conversation, or its plain turns
-    (history.py). `past` is the beginning of the conversation, if its tokens are known. Only the messages after it are
-    then rendered.
+    (history.py). `past` is the beginning of the conversation, if its tokens are known. Only the messages after this
+    beginning are then rendered.
     """
     choice, constraint = chat.tool_choice, form.constraint
     return msgspec.json.encode(

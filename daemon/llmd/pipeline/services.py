@@ -18,7 +18,7 @@ class Services:
     answers: AnswerMemory
     turns: TurnLog
     history: HistoryMode
-    """The history mode of sessions for which the client has not chosen a mode."""
+    """The history mode (--history) of sessions for which the client has not chosen a mode."""
     scratch_reuse: bool
     """Whether requests without a session may reuse states of earlier requests without a session."""
 
