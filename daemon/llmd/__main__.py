@@ -105,8 +105,8 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 
 def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
     """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
-    the process with os._exit. Causes are a model that cannot be loaded, and a signal during loading. The interpreter's
-    normal exit would wait for the thread that loads the model.
+    the process with os._exit. This happens if the model cannot be loaded, or if a signal arrives during loading. The
+    interpreter's normal exit would wait for the thread that loads the model.
     """
     from .engine.opening import EngineError
 
@@ -283,8 +283,8 @@ class _Signals:
 
 
 def _has_terminal() -> bool:
-    """Returns whether llmd has a controlling terminal. Called at the start. When SIGHUP reports that the terminal was
-    closed, it can no longer be opened.
+    """Returns whether llmd has a controlling terminal. Called at the start. Later, when SIGHUP reports that the
+    terminal was closed, /dev/tty can no longer be opened.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))

@@ -223,8 +223,8 @@ def _remove_dead(path: Path) -> None:
 
 
 def is_listened_on(path: Path) -> bool:
-    """Returns False if certainly no program listens on the socket. Then the connection is refused, or the socket does
-    not exist. Every other result, such as a full queue of connections, returns True.
+    """Tries to connect to the socket. Returns False if the connection is refused, or if the socket does not exist: then
+    certainly no program listens. For every other result, such as a full queue of connections, returns True.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

@@ -97,9 +97,9 @@ class Loading:
         return self._clock() - self._since
 
     def retry_after_s(self) -> int:
-        """Returns after how many seconds a client should try again, which is the remaining time of loading, within
-        fixed limits. The remaining time is estimated from the time so far and the share of the model that is loaded.
-        During a download, returns the upper limit, because a download takes longer.
+        """Returns after how many seconds a client should try again. This is the remaining time of loading, within fixed
+        limits. The remaining time is estimated from the time so far and the share of the model that is loaded. During a
+        download, returns the upper limit, because a download takes longer.
         """
         if self.download.is_running:
             return limits.LOAD_RETRY_AFTER_S_MAX

@@ -34,7 +34,8 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 def more_time(seconds: float, is_needed: bool = True) -> tuple[str, ...]:
     """Returns a line for `notify` that extends systemd's timeout for the start or stop of the service. systemd then
-    waits for at least `seconds` from now. This overrides the unit file. Returns no line if `is_needed` is false.
+    waits for at least `seconds` from now. This overrides the timeout in the unit file. Returns no line if `is_needed`
+    is false.
     """
     return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_needed else ()
 
