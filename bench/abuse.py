@@ -7,8 +7,8 @@ An input has three figures:
 
 The daemon records in histograms for how long its event loop is blocked. The figure is the upper bound of the highest
 bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine
-can block the event loop, too. The case "nothing" has no input and shows for how long. "of that at work" is processor
-time of the event loop alone (llmd_event_loop_work_seconds).
+can block the event loop, too. The case "nothing" sends no input. Its figures show for how long other programs block the
+event loop. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Cost:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, default=512, metavar="N", help="tokens of a session (%(default)s)")
-    parser.add_argument("--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="(%(default)s)")
+    parser.add_argument(
+        "--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="largest request body (%(default)s)"
+    )
     parser.add_argument("--only", default="", metavar="REGEX", help="measure only inputs whose names match")
 
 
@@ -116,8 +118,8 @@ def _delays(server: Server) -> dict[str, dict[float, int]]:
 
 
 def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """Returns the smallest upper bound, in milliseconds, of all delays that happened between two readings of a
-    histogram.
+    """Returns the smallest bound of a bucket, in milliseconds, that none of the delays between two readings of a
+    histogram exceeds.
     """
     n_all = max(after.values()) - max(before.values())
     bound = min(bound for bound in after if after[bound] - before[bound] >= n_all)

@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{CHATS} chats of {CHAT_TOKENS} tokens, then an agent's {_prompt(options)}"
+    return f"{CHATS} chats of {CHAT_TOKENS} tokens, then an agent's prompt of {_prompt(options)}"
 
 
 def _prompt(options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """Tokens per second alone, and next to other processes: one or two busy loops, or a compiler.
 
-Runs without other processes and runs next to them alternate. So each repeat gives a ratio of the two.
+In each repeat, a run without other processes is followed by runs next to them. So each repeat gives their ratios.
 """
 
 from __future__ import annotations

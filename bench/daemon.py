@@ -40,8 +40,8 @@ class Server:
     """
 
     def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
-        """Starts the server. `directory` gets the server's log and is removed at the end. `ready_at` is a path of the
-        server that has status 200 as soon as the model is loaded.
+        """Starts the server. `directory` gets the server's log and is removed at the end. `ready_at` is a URL path that
+        the server answers with status 200 as soon as the model is loaded.
         """
         self._directory = directory
         self._ready_at = ready_at

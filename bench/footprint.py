@@ -1,8 +1,8 @@
 """The cost of a daemon: time to start, idle memory and processor time, and memory of open and closed sessions.
 
 "beyond the weights" is the resident memory minus the size of the model's file. The memory of a session is measured
-without the first session. A server can allocate the memory of all sessions when the first one begins. Each repeat
-starts a new server.
+without the first session. The reason is that a server can allocate the memory of all sessions when the first session
+begins. Each repeat starts a new server.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _add_targets(report: Report, found: Values, reading: list[float]) -> None:
 
 
 def _read_s(path: str) -> float:
-    """Returns the seconds that reading the whole file takes, for comparison with the start of a server. A file that is
-    in the page cache is read from there, as a server does.
+    """Returns the seconds that reading the whole file takes, for comparison with the start of a server. If the file is
+    in the page cache, it is read from the page cache, as it is when a server starts.
     """
     started_s = time.monotonic()
     with open(path, "rb", buffering=0) as file:

@@ -34,7 +34,7 @@ THREADS = ("loop", "decode", "others")
 TEMPLATE = ROOT / "tests" / "templates" / "qwen3.jinja"
 """A chat template that supports reasoning and tool calls."""
 _ROOM = 2048
-"""Number of tokens by which the context exceeds the answers, for the prompts."""
+"""Number of tokens of the context that are reserved for the prompt."""
 
 Body = dict[str, Any]
 
@@ -187,7 +187,7 @@ def _chat_body(topic: str, **more: Any) -> Callable[[int], Body]:
 
 def _plain(limit: str, prompt: str, **more: Any) -> Callable[[int], Body]:
     """Returns a function that makes the body of a request with a plain text as its answer. `limit` is the dialect's
-    name for the maximum number of tokens. `prompt` is its name for the prompt.
+    name for the maximum number of tokens. `prompt` is the dialect's name for the prompt.
     """
 
     def body(n: int) -> Body:

@@ -1,4 +1,4 @@
-"""Moving a session's state out of the model's memory and back (bench/park.c), next to copying as many bytes."""
+"""Moving a session's state out of the model's memory and back (bench/park.c), compared with copying as many bytes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"processor time of {options.tokens} picks; MODEL is made (a generated vocabulary), or a file of tokens"
+    return f"processor time of {options.tokens} picks; MODEL is 'made' (a generated vocabulary), or a file of tokens"
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:

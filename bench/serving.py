@@ -1,4 +1,4 @@
-"""Serving without the cost of a model. A simulated model takes no time, so only rings, events and HTTP do.
+"""Serving without the cost of a model: with a simulated model, only rings, events and HTTP take time.
 
 The cost of a streamed token is the processor time of the event loop. The event loop is the first thread of the daemon.
 If the steps of the model take no time, the event loop falls behind, and several tokens are sent as one event. With
@@ -63,8 +63,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
-    """Returns the number of tokens of a stream, at most `most`. If steps take some time, the stream takes at most about
-    `seconds`.
+    """Returns the number of tokens of a stream, at most `most`. If a step of the model takes time, the number is chosen
+    so that the stream takes at most about `seconds`.
     """
     return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)
 

@@ -59,7 +59,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
-                    # Read before the turn of every side, so that all turns are alike.
+                    # llmd's counter is read before the turn of every server, so that all turns are alike.
                     steps_s = _steps_s(servers[OURS])
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
                     if side == OURS:
