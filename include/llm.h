@@ -94,8 +94,8 @@ typedef struct llm_device {
 /* Measures this machine. Any thread. */
 LLM_API void llm_machine_measure(llm_machine *out);
 
-/* Stores up to n_out of the devices on which this build can compute. Returns the number of all such devices. Loads the
- * backends. With a GPU, this takes a second. Any thread. */
+/* Stores up to n_out of the devices on which this build can compute. Returns the number of all such devices. Loads
+ * llama.cpp's backends, which takes a second if there is a GPU. Any thread. */
 LLM_API size_t llm_devices(llm_device *out, size_t n_out);
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ typedef struct llm_engine_options {
                              * memory */
     /* Names of session tables that killed daemons have left, newest first, separated by spaces, or NULL. The engine
      * takes over the sessions of the newest table that belongs to this model, and publishes its own table under
-     * table_name. Only then it removes the old tables. So if a daemon is killed while it starts, the old tables are
-     * still there. */
+     * table_name. After that, the engine removes the old tables. So if a daemon is killed while it starts, the old
+     * tables are still there. */
     const char *dead_table_names;
     const char *chat_template; /* Jinja source that replaces the model's own template, or NULL */
     /* Tokens that one branch can hold. 0 stands for the context length of the model's training, at most 131072 (8192 on
@@ -139,7 +139,8 @@ typedef struct llm_engine_options {
      * as many prompt tokens as fit into the gap, but at least 16. */
     uint32_t gap_ms_target;
     uint32_t n_owners; /* number of owners that share the engine (llm_engine_set_owners). 0 counts as 1 */
-    /* Nonzero makes results bit-exact. For this, each sequence has its own KV stream, flash attention is off, and a
+    /* With nonzero, an answer from reused state equals the answer after a full prefill exactly, not only up to
+     * rounding. For this, nothing runs on a GPU, each sequence has its own KV stream, flash attention is off, and a
      * sliding window has a cell for each position. */
     uint32_t exact;
     uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
@@ -152,9 +153,9 @@ typedef struct llm_engine_options {
 
 /* Every sampling parameter: X(type, name, least value, most, default, text). The text says what the value means, or
  * which value switches the parameter off. This table is the source of the struct llm_sampling, the parser of commands
- * and the daemon's class Sampling. The function llm_command_push refuses a parameter outside its range. The ranges are
- * wider than any useful value. Still, no value in a range can overflow a computation. The minimum of repeat_penalty is
- * positive because the sampler divides by this value. */
+ * and the daemon's class Sampling. The function llm_command_push refuses a parameter outside its range. The ranges
+ * allow more than the useful values. Still, no value in a range can overflow a computation. The minimum of
+ * repeat_penalty is positive because the sampler divides by repeat_penalty. */
 #define LLM_SAMPLING_TABLE(X)                                                                                          \
     X(float, temperature, 0, 100, 0, "0: greedy")                                                                      \
     X(float, top_p, 0, 1, 1, "1: off")                                                                                 \
@@ -245,7 +246,7 @@ typedef struct llm_info {
  *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
  *                   it), or an assertion of llama.cpp failed.
- *   LLM_IO          the shared memory cannot be made. `error` has its name and errno.
+ *   LLM_IO          the shared memory cannot be made. `error` has the name of the memory and the errno.
  *   LLM_NO_MEMORY   the weights or the state are larger than the available memory. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
@@ -266,15 +267,15 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 LLM_API void llm_engine_close(llm_engine *engine);
 
 /* Sets how many owners share the engine. With several owners, no owner can take all entries, all pins or a whole queue.
- * If something must be evicted, the owner who holds most loses it. share.h has these rules. 0 counts as 1. Any thread.
- * The engine's next decision uses the new number. */
+ * If something must be evicted, it is taken from the owner who holds most. share.h has these rules. 0 counts as 1. Any
+ * thread. The engine's next decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Copies facts about the open engine. The facts never change. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Returns how many loops the decode thread has completed. The number does not change during a step. It does not change
- * either while the thread sleeps for lack of work. Inside a step, *busy is 1. `busy` may be NULL. Any thread. */
+/* Returns how many loops the decode thread has completed. The number does not change during a step, nor while the
+ * thread sleeps for lack of work. *busy is 1 during a step, otherwise 0. `busy` may be NULL. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *
@@ -283,7 +284,7 @@ LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
  * memory), the function returns INT64_MIN.
  */
 
-/* Converts text to tokens. `parse_special` converts the text of control tokens to those tokens, which is safe only for
+/* Converts text to tokens. With `parse_special`, the text of a control token becomes this token. That is safe only for
  * trusted text. `add_special` adds the model's BOS and EOS where the model expects them. */
 LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special,
                              int parse_special, int32_t *out, size_t n_out);
@@ -376,8 +377,8 @@ typedef struct llm_prompt {
  * Only what follows the answer is rendered, and the caller appends the new tokens to its own. So the earlier tokens
  * stay unchanged. Without `after`, the template might now render the earlier messages differently, for example without
  * old reasoning. `rest` is the part of the answer's text that the caller's tokens do not cover. `last` has the last
- * tokens of the answer. 32 tokens suffice. If libllm cannot find the end of the answer in the rendered text, it renders
- * the whole chat and sets is_after to 0.
+ * tokens of the answer. 32 tokens suffice. If libllm cannot find the end of the answer in the rendered text, libllm
+ * renders the whole chat and sets is_after to 0.
  *
  * A template is a program of unknown origin. All renderings of one request together have limits on time, on memory and
  * on recursion. The limits on time and on memory grow with the size of the request.
@@ -402,7 +403,8 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * preserved tokens. *diffs receives the newly parsed parts as a JSON list. The parser owns the list, which is valid
  * until the parser's next call. The elements of the list are called diffs. A diff is one of:
  *   {"kind": "text" | "reasoning", "text": ...}
- *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
+ *   {"kind": "call", "text": more of the call's arguments, "call": 0, 1, ...}. A call's first diff also has "name" and
+ *   "id"
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call
  * is returned as text. No text is returned twice. Only two kinds of text are lost:
  * - Blanks and delimiters next to a tool call are lost.
@@ -411,8 +413,8 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * object. Arguments are not checked against the tool's schema. The cost per token does not grow with the answer.
  *
  * `is_final` says that the answer ends with this text. `is_cut` says that a limit cut the answer off. In such an
- * answer, a tool call with an incomplete name is dropped instead of returned as text. Returns LLM_MISUSE after a feed
- * with `is_final`, or LLM_NO_MEMORY. */
+ * answer, a tool call with an incomplete name is dropped instead of returned as text. Errors: LLM_MISUSE if an earlier
+ * feed had `is_final`, and LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
@@ -451,9 +453,9 @@ LLM_API void llm_document_free(llm_document *document);
  * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1 to
  * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
  * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
- * memory. For an embedding-only model, llm_engine_open has allocated it. Any thread. Concurrent calls run one after the
- * other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has set the flag to
- * nonzero, the call ends soon (on a GPU, after the current step).
+ * memory. For an embedding-only model, llm_engine_open has already allocated this memory. Any thread. Concurrent calls
+ * run one after the other. `cancel_flag` is NULL or points to a flag that the call checks often. After any thread has
+ * set the flag to nonzero, the call ends soon (on a GPU, after the current step).
  *
  * On error the contents of `out` are undefined. Errors:
  * - LLM_CANCELLED: the flag was set.
@@ -465,7 +467,7 @@ LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uin
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 
-/* Limits on one JSON document. */
+/* Limits on one JSON document. The copy is the text that llm_json_scan makes of the document. */
 typedef struct llm_json_limits {
     uint64_t n_values;       /* values of every kind, without the names in objects */
     uint64_t n_containers;   /* objects and lists */
@@ -473,7 +475,7 @@ typedef struct llm_json_limits {
     uint64_t depth;          /* levels of objects and lists, at most LLM_JSON_DEPTH_MAX */
     uint64_t n_key_bytes;    /* bytes of one name in the copy */
     uint64_t n_number_bytes; /* bytes of one number */
-    uint64_t n_floats;       /* numbers other than integers of up to 18 digits, which are slow to decode */
+    uint64_t n_floats;       /* numbers that are slow to decode: all except integers of up to 18 digits */
     uint64_t n_text_bytes;   /* bytes of all names and strings together in the copy */
 } llm_json_limits;
 
@@ -492,10 +494,10 @@ typedef struct llm_json {
 
 /* Checks in one pass whether the text is strict JSON (RFC 8259, UTF-8). Also makes a copy of the JSON that is cheap to
  * decode. The copy has no blanks between values. Where JSON allows it, the copy has the character itself instead of
- * \uXXXX. Half of a surrogate pair becomes U+FFFD. Everything else is copied unchanged. The scan stops at the first
- * error or exceeded limit. Time and memory are linear in n_bytes, and nesting uses no stack. Any thread. Errors:
- * LLM_NO_MEMORY, LLM_INVALID. LLM_INVALID means that the JSON is malformed or exceeds a limit. Then out->verdict says
- * why, out->offset says where, and out->text is NULL. Free with llm_json_free, which allows NULL. */
+ * \uXXXX. An unpaired half of a surrogate pair becomes U+FFFD. Everything else is copied unchanged. The scan stops at
+ * the first error or exceeded limit. Time and memory are linear in n_bytes, and nesting uses no stack. Any thread.
+ * Errors: LLM_NO_MEMORY, LLM_INVALID. LLM_INVALID means that the JSON is malformed or exceeds a limit. Then
+ * out->verdict says why, out->offset says where, and out->text is NULL. Free with llm_json_free, which allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
 
@@ -505,7 +507,8 @@ LLM_API void llm_json_free(llm_json *document);
 typedef struct llm_saved {
     uint32_t owner;
     uint32_t n_tokens;
-    uint64_t n_bytes;  /* bytes of the state. 0 means that only tokens were saved, or that the state is unusable here */
+    uint64_t n_bytes;  /* bytes of the state. 0 means that only tokens were saved, or that this engine cannot use the
+                        * state */
     uint64_t saved_ms; /* CLOCK_REALTIME */
     char label[LLM_LABEL_BYTES_MAX + 8];
 } llm_saved;

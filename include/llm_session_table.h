@@ -1,6 +1,6 @@
 /* llm_session_table.h: the session table of one engine. The table contains a record of each open branch, the tokens
  * that the branch has consumed, and the engine's counters. Only the decode thread writes the table. The event loop,
- * llmctl in another process, and the next daemon after a crash read it. Readers take no lock and never delay the
+ * llmctl in another process, and the next daemon after a crash read the table. Readers take no lock and never delay the
  * writer.
  *
  *   offset 0        llm_session_table_header  fixed facts, written before the magic number that makes the segment valid
@@ -95,7 +95,7 @@ typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } l
 LLM_API const char *llm_counter_name(int counter); /* for example "steps_total". NULL for a number outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
-/* Whether the counter is a time. Times are microseconds in the table, although their names say seconds. */
+/* Whether the counter is a time. Times are microseconds in the table, although the counters' names say seconds. */
 LLM_API int llm_counter_is_time(int counter);
 
 /* How a branch is pinned. */
@@ -156,9 +156,9 @@ typedef struct llm_session_table_view {
 typedef struct llm_session_table llm_session_table;
 
 /* Opens another engine's session table for reading. The shared memory must belong to the user `owner`, where -1 stands
- * for the user of this process. No other user may be able to write the shared memory. The reason for both checks is
- * that any user can create a file with such a name. The table is read with read calls and not through a mapping. So a
- * table that is truncated meanwhile causes an error and not a signal. Any process. Close with llm_session_table_close.
+ * for the user of this process. No other user may be able to write the shared memory. Both are checked, because any
+ * user can create shared memory with this name. The table is read with read calls and not through a mapping. So a table
+ * that is truncated meanwhile causes an error and not a signal. Any process. Close with llm_session_table_close.
  * Errors:
  * - LLM_NOT_FOUND.
  * - LLM_VERSION: the table has another version, or the file is not a session table.

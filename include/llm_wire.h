@@ -20,7 +20,7 @@ extern "C" {
  * LLM_COMMAND_TABLE lists the commands and LLM_FIELD_TABLE the entries. Entries of most commands:
  *
  *   `request`     id chosen by the caller, unique among live requests. In CANCEL and PAUSE this is the id of a
- *                 generation. An unknown id is ignored, because the generation may just have ended.
+ *                 generation. These two commands ignore an unknown id, because the generation may just have ended.
  *   `owner`       number of the session's owner. Sessions of different owners are separate even if their names are
  *                 equal.
  *   `session`     the session's name. "" means scratch, where LLM_FIELD_TABLE allows it.
@@ -56,7 +56,7 @@ extern "C" {
  *   `after`       id of an earlier live generation of the same owner. This generation begins when the earlier
  *                 generation has consumed its prompt or has ended. Thus a common prompt is prefilled only once. If the
  *                 id is 0 or unknown, this generation begins at once. A request for several answers becomes several
- *                 generations, all of them `after` the first.
+ *                 generations. All but the first of them have the first one's id as `after`.
  */
 
 /* Entries of PAUSE, FORK, RENAME, PIN, SAVE, LOAD and UNSAVE:
@@ -89,16 +89,16 @@ extern "C" {
  * - PIN, RENAME, SAVE and UNSAVE: their files are written or removed.
  * - RESET and CLOSE: the session's files are removed.
  * - FORK and LOAD: the files of a replaced session are removed.
- * LLM_IO means that the disk refused the change. After LLM_IO, the pin or name of a PIN or RENAME is unchanged. A
- * second change of the same pin or name waits for the result of the first.
+ * LLM_IO means that the disk refused the change. After LLM_IO, a PIN has not changed the session's pin, and a RENAME
+ * has not changed the session's name. A second change of the same pin or name waits for the result of the first.
  *
  * Suppose that the files of a reset, closed or replaced session cannot be removed. The session is then gone from the
  * engine, but may come back from its files at the next start. An orderly stop tries again to remove the files. So does
  * the same command, sent again, even a CLOSE of a closed session. LLM_OVERLOADED means that too many commands wait for
  * the disk. Then nothing was done. RESET and CLOSE never fail with LLM_OVERLOADED.
  *
- * If a session has no usable state, SAVE saves only its tokens. They are prefilled when the session is used after a
- * LOAD. Errors of single commands:
+ * If a session has no usable state, SAVE saves only its tokens. These tokens are prefilled when the session is used
+ * after a LOAD. Errors of single commands:
  *   SAVE           LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL.
  *   LOAD           LLM_NOT_FOUND (no such label), LLM_CAPACITY. LLM_CONTEXT_LENGTH means that the saved session has
  *                  more tokens than a branch can hold now. LLM_VERSION means that the file was refused and renamed.
@@ -138,7 +138,7 @@ typedef enum llm_generate_flag {
     LLM_GENERATE_COLD = 2,            /* no state is reused. Tests compare answers with and without this flag */
     LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens. n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
-    LLM_GENERATE_FLAGS = 15,          /* all of them */
+    LLM_GENERATE_FLAGS = 15,          /* all flags */
 } llm_generate_flag;
 
 /* Encoding of an entry's value. */
@@ -258,7 +258,8 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *                  them.
  *   `likeliest`    bin of pairs of int32 token and float32 log probability, little-endian. Each token has n_logprobs
  *                  pairs, the most likely first.
- *   `n_prefilled`  prompt tokens that were consumed. After a cancel, they are fewer than n_prompt - n_reused.
+ *   `n_prefilled`  prompt tokens that were consumed. After a cancel, the number can be smaller than n_prompt -
+ *                  n_reused.
  *   `n_resident`   tokens that the branch holds after the generation.
  *   `n_visible`    how many of the n_resident tokens the client can have seen. The number is smaller than n_resident if
  *                  the branch could not be truncated before a stop string.
@@ -321,8 +322,8 @@ typedef enum llm_event_op {
  * are static. */
 LLM_API const char *llm_event_member(int event, int i);
 
-/* Returns a file descriptor for the caller's event loop, which is readable while events wait. The engine owns the
- * descriptor. Loop thread. */
+/* Returns a file descriptor that is readable while events wait. The caller's event loop can watch it. The engine owns
+ * the descriptor. Loop thread. */
 LLM_API int llm_events_fd(const llm_engine *engine);
 
 /* Moves waiting events into `out` as one MessagePack array of events. If all events fit, the descriptor (llm_events_fd)
