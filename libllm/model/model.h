@@ -22,8 +22,8 @@ extern "C" {
 
 typedef struct model model;
 
-/* A decode call can return one row of logits per sequence and this many more. These MODEL_OUTPUTS_BESIDE rows are for
- * prompts whose log probabilities are requested. A row has one float for each token of the vocabulary. */
+/* A decode call can return one row of logits per sequence and this many more. So a call can return the logits after
+ * several tokens of one sequence. A row has one float for each token of the vocabulary. */
 enum { MODEL_OUTPUTS_BESIDE = 16 };
 /* Limits the default n_ctx, because each session table entry takes 4 * n_ctx bytes. */
 enum { MODEL_N_CTX_DEFAULT_MAX = 131072 };
@@ -72,8 +72,8 @@ typedef struct model_info {
     bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
     bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
-    uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that it can stop
-                           * no call */
+    uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that no call can
+                           * be stopped */
     uint8_t identity[16]; /* hash of the model's file. In two models of the same identity, each token id stands for the
                            * same text, even if the models were opened with different options */
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */

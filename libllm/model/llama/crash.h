@@ -35,7 +35,7 @@ class model_llama_opening {
 
 /* While an object of this class exists, the thread that made it computes a step. During the step, an assertion that
  * fails for lack of device memory becomes an exception. CUDA and ROCm report a lack of memory by a failed assertion.
- * Vulkan throws an exception, so it needs no object of this class. */
+ * Vulkan throws an exception itself, and needs no object of this class. */
 class model_llama_stepping {
   public:
     model_llama_stepping();

@@ -43,9 +43,9 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
 /* Returns whether there is memory for a copy of the weights. The copy has the layouts that are fastest on this
- * processor. The copy takes up to an eighth more than the file, and another eighth is reserved for the state. The
- * kernel can drop the file's pages and read them again, but not the copy. So if memory became short, the kernel's OOM
- * killer would end the process. */
+ * processor. The copy takes up to an eighth more than the file. Another eighth of the file's size is reserved for the
+ * state. The kernel can drop the file's pages and read them again, but not the copy. So if memory became short, the
+ * kernel's OOM killer would end the process. */
 int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
 
 #ifdef __cplusplus

@@ -146,7 +146,7 @@ struct model_llama_loading {
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
     bool is_fitted() const
     {
-        return params.tensor_buft_overrides != nullptr; /* fit() sets this list, even to an empty one */
+        return params.tensor_buft_overrides != nullptr; /* fit() always sets this list, which can be empty */
     }
 };
 
@@ -274,8 +274,8 @@ std::string model_llama_path_trouble(const std::string &path);
 std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
 
 /* Returns whether llama.cpp may compute a decode call in several passes. This is so for models with an indexer. An
- * indexer is the part of a model that selects the tokens to attend to. In one pass, it needs the same number of tokens
- * from each sequence. So a call with different numbers of tokens takes several passes. */
+ * indexer is the part of a model that selects the tokens to attend to. In one pass, an indexer needs the same number of
+ * tokens from each sequence. So a call with different numbers of tokens takes several passes. */
 bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
@@ -310,8 +310,8 @@ struct model_llama_wish {
 
 struct model_llama_reserve {
     uint32_t n_ctx;    /* tokens of one sequence */
-    uint32_t n_pool;   /* cells of all sequences, for llama_context_params; unused cells take only addresses */
-    uint64_t budget;   /* most bytes that used cells may take together; never more than all cells have */
+    uint32_t n_pool;   /* cells of all sequences, for llama_context_params; an unused cell takes only address space */
+    uint64_t budget;   /* most bytes that used cells may take together; at most the bytes of all cells */
     uint32_t n_tokens; /* length of the longest sequence that the budget and the cells allow */
     model_llama_cost cost;
 };
@@ -363,8 +363,8 @@ int32_t model_llama_cores();        /* number of physical cores that this proces
  * MiB of memory beyond the model's weights. Otherwise it would need 299 MiB. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
-/* Returns the function of this name of the CPU's backend, or NULL if the backend has no such function. The backend is
- * loaded at run time, so its functions cannot be linked. */
+/* Returns the function with this name from the CPU's backend, or NULL if the backend has no such function. The backend
+ * is loaded at run time, so its functions cannot be linked. */
 template <typename F> F *model_llama_of_cpu(const char *name)
 {
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);

@@ -5,8 +5,8 @@
  *
  * With this model every property of sessions can be tested in milliseconds. The state of a sequence is a hash chain
  * over exactly the tokens that the sequence has consumed, and the logits depend on the state alone. If a sequence has
- * the state of other tokens, the text from then on differs, so a test notices the error at once. If the model itself
- * detects the mismatch, the token " WRONG-STATE" has the largest logit from then on.
+ * the state of tokens that it has not consumed, the model generates other text, so a test notices the error at once. If
+ * the model itself detects the error, the token " WRONG-STATE" has the largest logit from then on.
  *
  * What a sequence stores, by memory class (as llama.cpp does for models of this class):
  *   dense      the state after every token is kept, so truncating is always exact
@@ -22,9 +22,9 @@
  *   recurrent  the whole state
  *   window     the states after the last `window` tokens
  *   hybrid     the recurrent part
- * A checkpoint of class window or hybrid must be loaded on a sequence whose attention part holds the same tokens. The
- * attention part must not have been made wrong at a position after these tokens. On any other sequence, loading
- * succeeds, but the state becomes wrong.
+ * A checkpoint of class window or hybrid must be loaded on a sequence whose attention part holds the same tokens. On
+ * any other sequence, loading succeeds, but the state becomes wrong. The state also becomes wrong if a failed call made
+ * the sequence wrong when the sequence had more tokens than the checkpoint.
  *
  * A saved state does not contain its tokens. So the state of another prefix is loaded without an error. Loading is
  * refused if the saved state's header (saved.c), class, kind, number of tokens or length is not the expected one. A
@@ -132,8 +132,8 @@ void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t len
 typedef struct sim_sequence {
     uint32_t position; /* number of tokens in the attention part, or in the only part */
     uint32_t oldest;   /* smallest k for which the state after k tokens is kept */
-    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. Loading a checkpoint of fewer
-                        * tokens makes the sequence wrong */
+    uint32_t sound;    /* 0, or the position at which the sequence was last made wrong. If a checkpoint of fewer tokens
+                        * is loaded, the sequence becomes wrong again */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
     sim_state recurrent;    /* hybrid only */
