@@ -1,7 +1,7 @@
 """Decides who may use the server. API keys identify owners. The Host and Origin headers reveal requests that a web page
-sends through the browser of its visitor.
+makes in a browser.
 
-The only I/O of this module is reading the key file, and reading or creating the salt. The salt is a random number. It
+The only I/O of this module is reading the key file, and reading or creating the salt. The salt is a random number that
 is hashed together with each key that has no name.
 """
 
@@ -33,8 +33,8 @@ class KeyFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sends a request. `owner` is the number of the owner of the sessions that the request uses. No owner can see
-    or reuse the sessions of another owner. Only an administrator can list and change the sessions of all owners.
+    """The sender of a request. `owner` is the number of the owner of the sessions that the request uses. No owner can
+    see or reuse the sessions of another owner. Only an administrator can list and change the sessions of all owners.
     """
 
     owner: int
@@ -45,13 +45,13 @@ class Caller:
 LOCAL = Caller(owner=0, name="local", is_admin=True)
 """The caller of every request over the unix socket. The permissions of the socket's file decide who can connect."""
 OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
-"""Used if no keys are set. The caller of a TCP connection from the user that runs the daemon. This caller has the same
-sessions as a client of the unix socket, but no rights over the sessions of other owners. If it had these rights, a
-proxy that runs as this user would pass them on to the proxy's own clients.
+"""If no keys are set, the caller of a TCP connection from the user that runs the daemon. This caller has the same
+sessions as a client of the unix socket, but no rights over the sessions of other owners. Otherwise a proxy that runs as
+this user would pass these rights on to the proxy's own clients.
 """
 ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
-"""Used if no keys are set. The caller of a TCP connection from a user that the kernel does not know. An example is a
-client on another machine.
+"""If no keys are set, the caller of a TCP connection whose user the kernel does not know. An example is a client on
+another machine.
 """
 _ROOT_OWNER = limits.UINT32_MAX - 1
 """The owner number of root. It is not root's user id, 0, because 0 is the owner number of LOCAL."""
@@ -243,8 +243,8 @@ def read_keys(path: Path, salt: Salt = bytes) -> KeyRing:
 
 def _open_nonblocking(path: str, flags: int) -> int:
     """Opens the key file; does not block if the path is a pipe. `_text_of` passes this function to Python's `open` as
-    its opener. An opener is needed, because the path can be a directory. Python's `open` refuses a directory, and
-    closes the descriptor if an opener has returned it. It would not close a descriptor that was its argument.
+    its opener. `open` refuses a directory. It then closes the descriptor that the opener has returned. It would not
+    close a descriptor that was passed instead of the path.
     """
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -340,8 +340,8 @@ _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.
 
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
-    """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding: an attacker makes the
-    host name of a web page point to this machine. The Host header then has the host name of that page.
+    """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding. In such an attack,
+    the host name of a web page is made to point to this machine. The Host header then has the host name of that page.
     """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
@@ -353,7 +353,7 @@ def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
 
 
 def host_name(host: str) -> str:
-    """Returns the host name or IP address of a Host header. Removes port and brackets, and makes it lower case."""
+    """Returns the host name or IP address of a Host header in lower case, without port and brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         return host[1:].partition("]")[0]

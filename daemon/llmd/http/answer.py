@@ -49,7 +49,7 @@ thread.
 """
 Reader = Callable[[web.Request], Awaitable[Asking | web.Response]]
 """Type of the functions that parse a request of one dialect. Such a function returns the parsed request, or the
-complete HTTP answer if nothing must be generated. It raises ApiError.
+complete HTTP answer if there is nothing to generate. It raises ApiError.
 """
 
 

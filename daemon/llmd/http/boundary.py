@@ -39,8 +39,8 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
-"""After an error with one of these codes, llmd closes the connection. llmd cannot know where the next request begins in
-the bytes of the client.
+"""After an error with one of these codes, llmd closes the connection, because it does not know where the next request
+begins in the client's bytes.
 """
 _VERSION_TWICE = "/v1/v1/"
 """The beginning of a path with one /v1 too many. A client requests such a path if it adds /v1 to a base URL that

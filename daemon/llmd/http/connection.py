@@ -40,8 +40,8 @@ handle_error and sends the answer that handle_error returns.
 # replies to these bytes with a reset.
 _PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIRST_LOOK_S = 0.005
-"""When a client has closed its sending direction, llmd checks after this time whether the client still reads. If the
-answer is sent within this time, no check is needed.
+"""Time from the moment at which a client closes its sending direction to the first check whether the client still
+reads. If the answer is sent within this time, no check is needed.
 """
 
 
@@ -121,8 +121,8 @@ class Connection(web.RequestHandler):
     def _more_received(self, data: bytes) -> None:
         """Accepts bytes while a request is being answered: the rest of its body, or later requests. If aiohttp's parser
         finds an error in the body, aiohttp only queues the error as a new message. The code that receives the body
-        would wait forever. A new message during an incomplete body means such an error. This method then ends the body
-        and records the error.
+        would then wait forever. So if a new message arrives while the body is incomplete, this method ends the body and
+        records the error.
         """
         n_messages = len(self._messages)
         super().data_received(data)
@@ -209,9 +209,9 @@ class Connection(web.RequestHandler):
     # --- clients that have closed their sending direction ------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Called when the client has closed its sending direction. Returns True to keep the connection open if the
-        client may still read an answer that is due. The client may have closed the other direction, too. llmd notices
-        that only by sending bytes.
+        """Called when the client has closed its sending direction. If the client may still read an answer, returns
+        True, which keeps the connection open. The client may have closed the other direction, too. llmd notices that
+        only by sending bytes.
         """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():

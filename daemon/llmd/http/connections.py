@@ -175,8 +175,8 @@ class Connections(web.Server):
 
     def _sweep(self) -> None:
         now = self._loop.time()
-        # At least twice the timeout of SlowReader (watches.py). So SlowReader cancels an unread stream first. Only
-        # SlowReader reports the reason.
+        # This limit is at least twice the timeout of SlowReader (watches.py). So SlowReader cancels an unread stream
+        # before this timer does. Only SlowReader reports the reason.
         unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
         for connection in list(self._open):
             connection.overdue(now, unread_s_max)

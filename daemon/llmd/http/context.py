@@ -152,12 +152,12 @@ class Facts:
     """Time of the event loop at which the request arrived."""
     n_body_bytes: int = 0
     n_stored_bytes: int = 0
-    """Bytes of stored items (Responses API) that the body refers to."""
+    """Bytes of the stored items to which the body refers (Responses API)."""
     answering: Answering | None = None
     key: SessionKey | None = None
     """The session id of the request. None if the request generates nothing, or was refused before the id was known."""
     body: bytes | None = None
-    """The body, if it was received before the handler was called, while the model was loading."""
+    """The body, if it was received while the model was loading, before the handler was called."""
     begun: web.StreamResponse | None = None
     """The stream, if it began while the model was loading."""
     error: ApiError | None = None

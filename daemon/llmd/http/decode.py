@@ -3,7 +3,7 @@ any thread.
 
 The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
 errors. If msgspec refuses the document, llmd decodes each of its members alone. A refused member is examined in the
-same way. The depth of the declared type limits the cost for any document.
+same way. This ends at the depth of the declared type, which limits the cost for any document.
 
 An integer can be written as a float, such as `4.0`. Some languages of clients do not distinguish integers from floats,
 such as JavaScript, Lua and PHP. msgspec alone would refuse a float in place of an integer.
@@ -62,9 +62,8 @@ def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
 
 
 def _explored(text: bytes, kind: Any, path: str) -> Any:
-    """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Two kinds of faults
-    are no errors: integers written as floats, and unknown members without effect. If the text has only such faults,
-    returns the value.
+    """Decodes a JSON text that msgspec has refused. Raises an ApiError that names what is wrong. Returns the value if
+    the text has no faults except integers written as floats and unknown members without effect.
     """
     text, alternatives = text.strip(), list(flat(kind))
     found = _TYPES.get(text[:1], "number")
@@ -139,8 +138,8 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
     """Decodes a JSON array as a list or a tuple. `inner` has the type of the list's items, or the type of each item of
-    the tuple. In a list of texts and numbers, floats without a fraction are converted to integers in one pass. This is
-    fast for a body with thousands of token ids.
+    the tuple. In a list of texts and numbers, all floats without a fraction are converted to integers in one pass,
+    because a body can have thousands of token ids.
     """
     if all(map(_is_plain, inner)):
         try:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 class Framing:
     media: str
     keep_alive: bytes
-    """Bytes to send if nothing else was sent for a while. Because of these bytes, proxies and clients keep the stream
-    open. Every client skips these bytes between two frames.
+    """Bytes to send if nothing else was sent for a while, so that proxies and clients keep the stream open. Every
+    client skips these bytes between two frames.
     """
 
     def loading(self, status: str) -> bytes:

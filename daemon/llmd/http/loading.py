@@ -28,7 +28,7 @@ from .receive import BODIES, received
 log = logging.getLogger("llmd.http")
 
 _SCAN = body_scan(0)
-"""Checks a body against the limits for the smallest context. The model's context is not known yet."""
+"""Checks a body against the limits for the smallest context, because the model's context is not known yet."""
 
 
 class _Streamed(msgspec.Struct):
@@ -111,8 +111,8 @@ async def _loaded(request: web.Request, body: bytes, framing: Framing | None) ->
 
 
 def _is_streamed(body: bytes, framing: Framing) -> bool:
-    """Returns whether the request asks for a stream, before the whole request can be decoded. Returns False if the body
-    is invalid. The error then gets an HTTP status after the model is loaded.
+    """Returns whether the request asks for a stream. The other members of the body are not decoded yet. Returns False
+    if the body is invalid. The client then gets an answer with an error status after the model is loaded.
     """
     try:
         stream = bytes(decoder_of(_Streamed).decode(_SCAN.clean(body)).stream)

@@ -2,9 +2,9 @@
 /openapi.json, and the tables of docs/http.md are made from these declarations. A parameter is one of these:
 
 supported   has the effect that its `note` describes
-accepted    is ignored; clients send it, but it does not concern the text of the answer
-refused     is not supported, and concerns the answer: a request with it gets 400 `unsupported_parameter`, unless the
-            value of the parameter is neutral, that is, asks for what llmd does anyway
+accepted    is ignored. Clients send it, but it would not change the text of the answer
+refused     is not supported, and would change the answer. A request with a refused parameter gets 400
+            `unsupported_parameter`. Exception: a neutral value, which asks for what llmd does anyway, is allowed
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Parameter:
 
 
 def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
-    """Describes a supported parameter. `bounds` are keywords of JSON schema, such as minimum, which /openapi.json
-    shows. The dialects' readers check these bounds, not msgspec, because the readers' errors say more than those of
-    msgspec.
+    """Describes a supported parameter. `bounds` are keywords of JSON schema, such as minimum. /openapi.json shows them.
+    msgspec does not check these bounds. The dialects' readers check them, because the readers' errors say more than
+    those of msgspec.
     """
     parameter = Parameter("", "supported", text, bytes_max=bytes_max)
     return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
@@ -152,8 +152,8 @@ def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
 
 
 def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
-    """Checks a member of the body that the body's type does not declare. Raises ApiError, unless the value of the
-    member is null, which has no effect. If the type ignores unknown members, only logs the member's name.
+    """Checks a member of the body that the body's type does not declare. If the type ignores unknown members, only logs
+    the member's name. Otherwise raises ApiError, unless the value of the member is null. A null has no effect.
     """
     param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
     if getattr(kind, "IGNORES_UNKNOWN", False):
@@ -164,7 +164,7 @@ def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
 
 @lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
 def _log_once(kind: str, param: str) -> None:
-    """Logs the name of an ignored member, and each name only once, because the cache of this function remembers the
-    logged names. A name that was dropped from the full cache can be logged again.
+    """Logs the name of an ignored member. Each name is logged only once, because the cache of this function remembers
+    the logged names. When the cache is full, it drops names, which can then be logged again.
     """
     log.info("parameter ignored", extra=fields(request=kind, param=param))

@@ -41,8 +41,8 @@ interface, the kernel finds sockets that are bound to this interface or to no in
 """
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
 """States of a connected socket that a program still holds. Their names in tcp_states.h are ESTABLISHED, FIN_WAIT1,
-FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. The user of a socket in another state must not be used. The kernel may
-report root as this user. Or the socket may belong to another program that listens on the client's port.
+FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. The user of a socket in another state must not be used: the kernel may
+report root, or the socket may belong to another program that listens on the client's port.
 """
 _OVERFLOW_UID = 65534
 """The user id that the kernel reports for every user outside this process's user namespace."""
@@ -64,8 +64,8 @@ _LOOPBACK_6 = bytes(15) + b"\x01"
 
 class UnknownUserError(Exception):
     """Raised if the client may be a program of this machine, but the kernel did not report its user. The connection is
-    then rejected. As `anybody`, the client would share its sessions with other clients, and another user could cause
-    this by opening many sockets.
+    then rejected. If the connection were accepted as `anybody`, the client would share its sessions with other clients.
+    Another user could cause this by opening many sockets.
     """
 
 
@@ -80,12 +80,12 @@ class PeerUsers:
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """The sources of users that could be opened: netlink and the tables. After one source has reported a user, only
-        this source is left.
+        """The sources of users, netlink and the tables, as far as they could be opened. After one source has reported a
+        user, only this source is left.
         """
         self.is_trusted = False
         """Whether a source has reported a user at least once. As long as this is false, the kernel may report no users
-        at all. So a connection of an unknown user is accepted.
+        at all, and a connection of an unknown user is accepted.
         """
         troubles = []
         for kind in (_Netlink, _Tables):

@@ -119,8 +119,8 @@ class Stream:
         self._metrics.stream_bytes += len(data)
 
     async def _fail(self) -> None:
-        """Reports an unexpected exception as an event of the stream. An answer with an error status is no longer
-        possible, because the headers of the stream have been sent.
+        """Reports an unexpected exception as an event of the stream. The headers of the stream have been sent, so the
+        answer can no longer have an error status.
         """
         log.exception("a stream failed because of an error in llmd", extra=fields(path=self._request.path))
         error = ApiError("internal_error")

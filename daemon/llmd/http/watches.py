@@ -1,5 +1,5 @@
-"""Timers, owned by the event loop. Each stream has a KeepAlive and a SlowReader. Both check the stream four times per
-interval, until they are stopped. LoopLag measures the event loop itself.
+"""Timers, owned by the event loop. Each stream has a KeepAlive and a SlowReader. Each of them has an interval, and
+checks the stream four times per interval until it is stopped. LoopLag measures the event loop itself.
 
 KeepAlive sends bytes in a stream that was silent for --keepalive-interval. Proxies and clients would close silent
 streams. SlowReader closes a stream whose client reads nothing for --slow-reader-timeout. Before that, the generation of
@@ -92,10 +92,10 @@ class SlowReader(_Watch):
 
 
 class LoopLag:
-    """Measures how late the event loop is, with a timer that is due every LOOP_CLOCK_S. Each firing reports by how many
-    seconds the timer was late, and for how many of them the event loop used the processor. In the other seconds the
-    event loop waited for a processor, or inside a blocking call. A firing costs a few microseconds. The timer is
-    stopped while no client is connected. So an idle daemon sleeps.
+    """Measures how late the event loop is, with a timer that is due every LOOP_CLOCK_S. When the timer fires, it
+    reports how late it was in seconds, and for how many of these seconds the event loop used the processor. In the
+    other seconds, the event loop waited for a processor, or inside a blocking call. Each measurement costs a few
+    microseconds. The timer is stopped while no client is connected, so that an idle daemon sleeps.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observe: Callable[[float, float], None]) -> None:

@@ -39,8 +39,8 @@ class Endpoint:
     unready: type[Any] | None = None
     """Type of the body of an answer with status 503, if it is not the endpoint's error envelope."""
     failures: tuple[str, ...] = ()
-    """Codes of errors that only some endpoints return, and this endpoint among them (errors.CODES). Codes that every
-    endpoint can return are not listed. Codes of every endpoint with a request body are not listed either.
+    """Codes of errors (errors.CODES) that this endpoint can return. Codes that `codes` adds are left out, such as those
+    that every endpoint can return.
     """
 
     @property
@@ -51,8 +51,8 @@ class Endpoint:
 
     @property
     def waits_for_model(self) -> bool:
-        """True if requests wait while the model loads. Requests of llmctl and requests without a body, such as lists,
-        are refused instead. People and monitors want their answer at once.
+        """True if requests wait while the model loads. Requests of llmctl and requests without a body, such as requests
+        for lists, are refused instead: people and monitors want an answer at once.
         """
         return self.takes is not None and not self.path.startswith("/v1/sessions/")
 

@@ -1,6 +1,6 @@
 """Lists of error codes. Each list belongs to one activity of endpoints, such as rendering or generating. The endpoint
-table says which lists apply to an endpoint. /openapi.json shows the codes of each endpoint. Tests check that no answer
-has another code.
+table says which lists apply to an endpoint. /openapi.json shows the codes of each endpoint. Tests check that an
+endpoint returns no other codes.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ async def fork_session(request: web.Request) -> web.Response:
 
 def fork_point(at: int | str | None, by_user: UserMessages) -> int:
     """Returns how many of the session's first tokens the new session gets, or ALL_TOKENS. `at` is the member of the
-    request that says where to fork, and `by_user` says where the user's messages begin. Raises ApiError if `at` is not
-    valid.
+    request that says where to fork. `by_user` says where the user's messages begin in the session. Raises ApiError if
+    `at` is not valid.
     """
     if at is None:
         return ALL_TOKENS
@@ -207,7 +207,7 @@ async def delete_saved(request: web.Request) -> web.Response:
 
 
 async def _completed(work: Coroutine[Any, Any, Reply]) -> Reply:
-    """Completes the work even if the client disconnects. So a session and its answers are always saved, loaded or
+    """Completes the work even if the client disconnects, so that a session and its answers are always saved, loaded or
     removed together. Logs the error if the work fails after the client has disconnected.
     """
     task = asyncio.create_task(work)

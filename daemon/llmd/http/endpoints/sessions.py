@@ -29,8 +29,8 @@ _SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
-    """Lists the sessions. Reporting one takes about 30 us, and thousands can exist. So the list is built in a text
-    thread (text_threads.py). There it counts as a short job, which does not wait for long jobs.
+    """Lists the sessions. The report of one session takes about 30 us, and thousands of sessions can exist. So the list
+    is built in a text thread (text_threads.py). It counts as a short job, so it does not wait for long jobs.
     """
     state, caller = request.app[STATE], request[FACTS].caller
 
@@ -74,8 +74,8 @@ def _existed(reply: Reply) -> bool:
 
 
 def resolve_target(request: web.Request) -> tuple[int, str]:
-    """Returns the owner and name of the session in the path. The session need not be in the session table. It may exist
-    only on disk, and only the engine knows the sessions on disk.
+    """Returns the owner and name of the session in the path. The session can be missing from the session table: it may
+    exist only on disk, and only the engine knows the sessions on disk.
     """
     try:
         found = find(request)
@@ -159,9 +159,9 @@ def not_found(name: str) -> ApiError:
 
 
 def uint32_of(text: str) -> int | None:
-    """Returns the number that `text` contains as decimal digits. Returns None if the text has no such number. Also
-    returns None if the number exceeds UINT32_MAX, the largest number for the engine. Checks the length first, because
-    int() fails for thousands of digits.
+    """Converts `text`, a number in decimal digits. Returns None if `text` has other characters or no digits. Also
+    returns None if the number exceeds UINT32_MAX, the largest number that the engine accepts. Checks the length first,
+    because int() fails for thousands of digits.
     """
     if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
         return None
@@ -180,8 +180,8 @@ def check(name: str, reply: Reply) -> None:
 
 
 def failure(reply: Reply, param: str | None = None) -> ApiError:
-    """Returns the error for a command that the engine could not execute. The error includes the operating system's
-    cause. Clients cannot read it in the server's log.
+    """Returns the error for a command that the engine could not execute. The error includes the cause that the
+    operating system reported, because clients cannot read the server's log.
     """
     error = ApiError(code_of_status(STATUS_WORDS[reply.status]), None, param)
     if reply.os_error == 0:

@@ -81,11 +81,11 @@ class Storage(msgspec.Struct, frozen=True):
     parked_bytes_max: int
     """Limit on the bytes of parked states in host memory. States that exceed it are moved to disk."""
     disk_bytes: int
-    """Bytes of states on disk. Sessions in use can also have an older state there."""
+    """Bytes of states on disk. They include older states of sessions that are now in use."""
     disk_bytes_max: int
     """Limit on the bytes of states on disk. 0 if llmd has no state directory."""
     disk_refuses: bool
-    """True if a state could not be written to disk recently. llmd then writes no states for a while. Meanwhile it drops
+    """True if llmd recently failed to write a state to disk. llmd then writes no states for a while. Meanwhile it drops
     states that do not fit into host memory.
     """
     checkpoints: int
@@ -205,9 +205,9 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where a prompt differs from the session that it continued. `at` is the number of equal tokens before this point.
-    `resident` is the text of the session after this point, and `prompt` is the text of the prompt after it. The tokens
-    can differ although these texts are equal.
+    """The point at which a prompt differs from the session that it continued. `at` is the number of equal tokens before
+    this point. `resident` is the text of the session after this point, and `prompt` is the text of the prompt after
+    this point. The tokens can differ although these texts are equal.
     """
 
     at: int
@@ -282,7 +282,9 @@ class Model(msgspec.Struct, frozen=True):
     id: str
     created: int
     max_model_len: int
-    """Maximum tokens of a session. If the model is not loaded: the context that it was trained for."""
+    """Maximum tokens of a branch. If the model is not loaded, this is the size of the context that the model was
+    trained for.
+    """
     meta: ModelMeta | None
     """null if the model is not loaded."""
     size: int
