@@ -26,8 +26,8 @@ thread_local bool is_opening, is_stepping;
 const char *crash_notice; /* set before the signal handlers are installed, because they read it */
 size_t n_notice;
 
-/* Removes the file name and the line number from a message such as "/path/file.cpp:12: GGML_ASSERT(a == b) failed",
- * because they do not help a user. */
+/* Removes the file name and the line number, which do not help a user, from a message. An example of a message is
+ * "/path/file.cpp:12: GGML_ASSERT(a == b) failed". */
 std::string without_place(const char *message)
 {
     const char *colon = strstr(message, ": ");
@@ -105,7 +105,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
-    is_opening = true; /* set last. If a line above throws, the destructor does not run and would not reset the flag */
+    is_opening = true; /* set last: if a line above throws, the destructor does not run, and the flag would stay true */
 }
 
 model_llama_opening::~model_llama_opening()

@@ -141,9 +141,8 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
-/* llama.cpp calls this abort callback between two operations of a step. llama.cpp does so only on a CPU. step() also
- * calls the callback between steps. So when a client disconnects, a text of 8,192 tokens is stopped at once, and not
- * after tens of seconds. */
+/* llama.cpp calls this abort callback between two operations of a step, but only on a CPU. step() also calls it before
+ * each step. So when a client disconnects, a text of 8,192 tokens is stopped at once, and not after tens of seconds. */
 bool is_given_up(void *embedder)
 {
     return model_embedding_is_cancelled(static_cast<const model_llama_embedder *>(embedder)->cancel_flag);

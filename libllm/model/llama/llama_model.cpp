@@ -97,9 +97,10 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* Returns the result of a call that failed half-way, or was stopped. If the call cannot be undone, the sequences of the
- * batch are invalid. In all models with recurrent states except Qwen's hybrids, llama.cpp can move the recurrent states
- * of other sequences during a call. In such a model, a call that cannot be undone makes all sequences invalid. */
+/* Returns the result of a call that failed half-way, or was stopped. A stopped call that can be undone changes nothing.
+ * After any other of these calls, the sequences of the batch are invalid. In all models with recurrent states except
+ * Qwen's hybrids, llama.cpp can move the recurrent states of other sequences during a call. In such a model, a call
+ * that cannot be undone makes all sequences invalid. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
@@ -192,9 +193,9 @@ float *op_logits(model *base, uint32_t i)
 
 /* ---- truncate ---------------------------------------------------------------------------------------------------- */
 
-/* llama.cpp truncates a sequence with a sliding window at any position. The window may have lost tokens to which the
- * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact
- * only if the oldest position in memory is at most max(0, k - window). For example, let the window be 1,024 and the
+/* llama.cpp truncates a sequence with a sliding window at any position, even if the window has lost tokens to which the
+ * next token must attend. The generated text would then be wrong without an error. Truncating to k tokens is exact only
+ * if the oldest position in memory is at most max(0, k - window). For example, let the window be 1,024 and the
  * positions 3,000 to 4,999 be in memory. k = 4,024 is exact, because 4,024 - 1,024 is 3,000. Smaller k are not
  * exact. */
 uint32_t op_truncate_floor(const model *base, uint16_t seq)

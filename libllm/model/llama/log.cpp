@@ -99,7 +99,7 @@ std::string backend_trouble()
 #endif
 
 /* Stores for llm_gpu_trouble why a build for GPUs has found no GPU: the error in llama.cpp's log, or else the error of
- * loading the backend. Without this error, nobody would notice that such a build uses the CPU. */
+ * loading the backend. Without this message, nobody would notice that such a build uses the CPU. */
 void note_gpu_trouble()
 {
 #ifdef LLM_GPU

@@ -9,7 +9,8 @@ namespace {
  * their state. The memory for the first session's state is computed exactly and reserved in addition. */
 constexpr double SPARE_SHARE = 0.1;
 /* If the devices' free memory is larger than the file times this number, all layers surely fit. In this case nothing is
- * measured, because measuring reads the vocabulary, which takes time. */
+ * measured, because measuring reads the vocabulary, which takes time. Exception: a context longer than
+ * MODEL_LLAMA_N_CTX_USUAL is measured. */
 constexpr uint64_t AMPLE = 2;
 
 ggml_backend_dev_t no_devices[] = {nullptr};

@@ -24,7 +24,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* if the tokenizer drops blanks, most bytes of one token */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* most bytes of text of one token, if the tokenizer drops blanks */
 
 /* The reason why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -391,8 +391,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* Stopping a call makes recurrent states invalid. model_llama_undo copies the recurrent state of only one sequence
-     * before a call. A device ignores the abort callback. */
+    /* After a stop, the recurrent state of only one sequence can be restored (model_llama_undo). A device ignores the
+     * abort callback, so no call can be stopped there. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }

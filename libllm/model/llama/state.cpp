@@ -8,8 +8,8 @@
 
 namespace {
 
-/* Header of a saved state. llama.cpp's own states have no header. This header begins with a magic number (`mark`) and
- * has a length, so that bytes that are not a saved state can be refused. */
+/* Header of a saved state. llama.cpp's own states have no header. This header has a magic number (`mark`) and a length.
+ * So bytes that are not a saved state can be refused. */
 struct blob_head {
     char mark[4];
     uint32_t kind;
@@ -73,7 +73,7 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     return holds(m, seq, k);
 }
 
-/* Returns whether there are cells for k tokens of `seq`, to distinguish a lack of cells from an invalid state. Shared
+/* Returns whether there are cells for k tokens of `seq`. If so, a load that failed was given an invalid state. Shared
  * cells are counted once for each sequence, so more cells can be free than this function assumes, but never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
@@ -92,8 +92,8 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    /* llama.cpp copies between separate streams only in the next step, and would then overwrite a state that has been
-     * loaded into dst meanwhile. */
+    /* llama.cpp copies between separate streams only in the next step. The copy would then overwrite a state that has
+     * been loaded into dst meanwhile. */
     if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }

@@ -188,7 +188,7 @@ int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)>
 {
     int32_t best = n_most;
     double best_us = 0;
-    bool is_wider = true; /* the numbers that are tried are 16, 12, 8, 6, 4, 3, 2, 1 */
+    bool is_wider = true; /* for example, tries 16, 12, 8, 6, 4, 3, 2, 1 */
     for (int32_t n = n_most; n > 0; n = n < 4 ? n - 1 : is_wider ? n * 3 / 4 : n * 2 / 3, is_wider = !is_wider) {
         const double too_long_us = best_us > 0 ? HOPELESS * best_us : static_cast<double>(LONG_US);
         const double us = shortest_us(too_long_us, [&] { return step(n); });
