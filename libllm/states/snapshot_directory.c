@@ -48,7 +48,8 @@ int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t i
             found(context, id);
         }
     }
-    /* state files are checked after all branch files, because `found` may have refused some branch files */
+    /* a state file without a branch file is removed. State files are checked after all branch files, because `found`
+     * may have renamed some branch files that cannot be used */
     rewinddir(d);
     while ((entry = readdir(d)) != NULL) {
         if (durable_parse(entry->d_name, SNAPSHOT_BRANCH_WRITING, &id)) {

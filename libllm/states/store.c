@@ -107,7 +107,7 @@ void store_job_free(store_job *job)
 /* Creates the SWEEP for the branches whose branch files `job` removes or resets. The SWEEP removes the state files of
  * these branches. Queued jobs may still write these state files, so the SWEEP is done after them. It is done before
  * states that are pushed later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is
- * short. The next start then removes the state files. */
+ * short. Then the next start removes the state files whose branch files are gone. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;

@@ -154,8 +154,8 @@ static void write_all(store_files *f, store_job *job)
 }
 
 /* Makes the writes durable before any file is removed. For example, a reset of a pinned session writes one empty branch
- * file with the pin. It removes the session's other branch files, which also contain the pin. A crash between the two
- * must not lose the pin.
+ * file with the pin. The reset also removes the session's other branch files, which contain the pin, too. A crash
+ * between the write and the removals must not lose the pin.
  *
  * On a full disk, the removals are done although a write failed. They need no disk space. Then the writes are tried
  * again in the space that the removals freed. */

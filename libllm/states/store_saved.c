@@ -105,8 +105,8 @@ void store_saved_scan(store_files *f)
 
 /* ---- saving ---- */
 
-/* Writes the state first, then the branch file. The label exists as soon as its branch file exists. If the state cannot
- * be linked, only the tokens are saved. */
+/* Writes the state first, then the branch file, because the label exists as soon as its branch file exists. If the
+ * state cannot be linked, only the tokens are saved. */
 static int write_files(store_files *f, store_job *job)
 {
     int status = LLM_OK;
