@@ -10,8 +10,8 @@ namespace {
 /* How many levels of the schema are enforced in each attempt. If an attempt's grammar is too large, the next attempt
  * enforces fewer levels. */
 const size_t LEVELS[] = {200, 8, 5, 3, 2, 1};
-/* Limit on the parameters of one tool. The grammar of tool calls is built with one level of recursion per required
- * parameter. */
+/* Limit on the parameters of one tool. Reason: the grammar of tool calls is built with one level of recursion per
+ * required parameter. */
 constexpr size_t NAMES_MAX = 256;
 
 /* Limit on the parameters in all tools of one request. The grammar of tool calls takes about 0.7 ms and 40 KB for each
@@ -44,9 +44,9 @@ uint8_t types_of(expansion &meaning, const node &n)
     return all;
 }
 
-/* Returns the names of all parameters, in the order of the schema. A parameter is declared or required by at least one
- * shape. A shape is one alternative of the schema (shape.h). The empty name is left out for two reasons. No template
- * can write it, and an empty schema_argument::name means a group of undeclared parameters. */
+/* Returns the names of all parameters, in the order of the schema. A parameter is a name that at least one shape
+ * declares or requires. A shape is one alternative of the schema (shape.h). The empty name is left out for two reasons.
+ * No template can write it, and an empty schema_argument::name means a group of undeclared parameters. */
 std::vector<std::string> names_of(const std::vector<shape> &shapes)
 {
     std::vector<std::string> names;

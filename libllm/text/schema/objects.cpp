@@ -269,8 +269,8 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 }
 
 /* Returns the rule of everything that follows a member and the blanks after it. Where undeclared members can follow,
- * the rule refers to itself, since any number of them is allowed. The name of the rule is then reserved before the rule
- * is written. */
+ * the rule refers to itself, since any number of them is allowed. In this case, the rule's name is reserved before the
+ * rule is written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);

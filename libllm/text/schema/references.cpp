@@ -207,9 +207,9 @@ const schema_json *references::resource(const std::string &address) const
     return found != named.end() ? found->second : nullptr;
 }
 
-/* Resolves the `$ref` against the schema's base URI, then follows its fragment. A fragment is a JSON pointer such as
- * #/a/b, or an anchor such as #a. If the `$ref` is only a fragment and the pointer leads nowhere in the schema at the
- * base URI, the pointer is followed from the root of the document. */
+/* Resolves the `$ref` against the schema's base URI, then follows the fragment of the `$ref`. A fragment is a JSON
+ * pointer such as #/a/b, or an anchor such as #a. If the `$ref` is only a fragment and the pointer leads nowhere in the
+ * schema at the base URI, the pointer is followed from the root of the document. */
 const schema_json *references::target(const schema_json &schema) const
 {
     const std::string *ref = text_of(schema, "$ref");

@@ -156,9 +156,9 @@ rules::written_set written_as_json(const character_set &set)
 
 /* Writes the states of an automaton as GBNF rules. The targets of a state's transitions are written before the state
  * itself. So equal states get equal bodies and become one rule. Prefix trees have many equal states. If the automaton
- * has a loop, a state is reached again before its rule is complete. The name of the rule is then reserved, and defined
- * when the body is complete. A chain of states with one transition each becomes one literal. So "temperature" is one
- * element and not eleven rules. The literal ends before a state that already has a rule. */
+ * has a loop, a state is reached again before its rule is complete. In this case, the rule's name is reserved, and the
+ * rule is defined when its body is complete. A chain of states with one transition each becomes one literal. So
+ * "temperature" is one element and not eleven rules. The literal ends before a state that already has a rule. */
 class automaton_writer {
   public:
     /* `bare_close` is the delimiter that ends a string without quotes. If it is NULL, strings are written as in
