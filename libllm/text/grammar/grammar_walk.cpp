@@ -44,8 +44,8 @@ void grammar_walk::spend(uint64_t n)
 }
 
 /* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once. So two
- * derivations that arrive at the same stack continue as one stack. Otherwise ambiguous grammars would double their
- * stacks with every character. */
+ * derivations that arrive at the same stack continue as one stack. Otherwise the number of stacks of an ambiguous
+ * grammar could double with every character. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));

@@ -192,7 +192,8 @@ class parser {
     }
 
     /* Skips ?: or ?<name> at the start of a group. These characters only say whether and under which name the group is
-     * captured. Any other group that begins with ? is a look-ahead or look-behind, which the tree cannot express. */
+     * captured. Any other group that begins with ? is a look-ahead or look-behind, which the parsed tree (regex_part)
+     * cannot express. */
     void skip_group_name()
     {
         if (text.compare(at, 2, "?:") == 0) {
