@@ -104,12 +104,12 @@ struct llm_answer_parser {
     bool is_outside = false; /* true after an error. Text is then reported without parsing, until parsing can begin
                               * again at a delimiter */
 
-    /* State while the rest of a reported tool call is dropped, because the call has broken its form. */
+    /* State while the rest of a reported tool call is dropped, because the call is malformed. */
     bool is_in_broken_call = false;
     bool is_after_close = false; /* the closing delimiter of the broken call has been received, so text can follow */
     std::string skipped;         /* the last bytes of the broken call, which may be the beginning of a delimiter */
 
-    /* State of the whole answer. It is kept when parsing begins again after an error. */
+    /* State of the whole answer. This state is kept when parsing begins again after an error. */
     std::vector<std::string> ids; /* ids of the answer's calls */
     bool has_dropped = false;     /* a part of an unfinished or malformed call was not reported */
     size_t n_calls_before = 0;    /* number of the answer's earlier calls, which are not in `reported` */
@@ -207,8 +207,8 @@ void llm_answer_parser::report_message(const common_chat_msg &now)
     }
 }
 
-/* Reports {} as the arguments of a call without arguments. If the last call is incomplete, reports only { for it,
- * because its arguments are not known. */
+/* Reports {} as the arguments of a call without arguments. If the last call is incomplete, reports only { for this
+ * call, because the call's arguments are not known. */
 void llm_answer_parser::end_calls(bool is_last_open)
 {
     const size_t n = reported.tool_calls.size();
@@ -298,7 +298,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     if (n_left == text.size()) {
         return;
     }
-    long_at = 2 * text.size(); /* if this attempt fails, the next attempt is made at this size */
+    long_at = 2 * text.size(); /* if shortening fails, it is tried again at this size */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
     if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
@@ -321,8 +321,8 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
-/* Called if the text ends with content or reasoning. Empties `pending`. Its bytes are added to `base` only if they did
- * more than make this content or reasoning longer. */
+/* Called if the text ends with content or reasoning. Empties `pending`. The bytes of `pending` are added to `base` only
+ * if they did more than make this content or reasoning longer. */
 void llm_answer_parser::settle(const answer_reading &now)
 {
     const bool is_text = now.last == part::TEXT;

@@ -111,8 +111,8 @@ bool is_value(const common_peg_ast_node &node)
            node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
 }
 
-/* Records the position of the node if it is a call, or an unfinished value or list. Outer values are visited before
- * inner values, so the innermost unfinished value remains in `out`. */
+/* Records in `out` the position of the node if the node is a tool call, an unfinished value, or an unfinished list.
+ * Outer values are visited before inner values, so the innermost unfinished value remains in `out`. */
 void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
 {
     if (node.tag == common_chat_peg_builder::TOOL_OPEN) {

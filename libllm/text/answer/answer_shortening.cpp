@@ -123,7 +123,7 @@ class containers {
 };
 
 /* For an argument that is plain text between delimiters, without quotes: returns the part of the text that can be left
- * out. This part is the middle of the text. It begins and ends at character boundaries. */
+ * out. This part is the middle of the text, from one character boundary to another. */
 std::vector<span> superfluous_text(const std::string &text, size_t begin)
 {
     size_t from = begin + HEAD, to = text.size() < TAIL ? 0 : text.size() - TAIL;

@@ -69,8 +69,8 @@ bool is_of_name(char c)
 }
 
 /* Returns the position at which the opening delimiters of a tool call begin. `begin` is the position of the delimiter
- * that triggers the grammar. Delimiters that open a group of calls can directly precede it. In this case, returns the
- * position of the first of these delimiters. */
+ * that triggers the grammar. Delimiters that open a group of calls can directly precede this delimiter. In this case,
+ * returns the position of the first of these delimiters. */
 size_t begin_with_marks(const std::string &text, size_t begin, const std::vector<std::string> &marks)
 {
     for (bool is_longer = true; is_longer;) {

@@ -254,7 +254,7 @@ bool ends_thinking(const parser_graph &graph, size_t part, const std::vector<std
  * reasoning, too. GLM 4.7, Qwen3, MiniMax M2 and other models sometimes write a tool call inside <think> and never
  * write </think>. Such a call would otherwise be reported as reasoning. `heads` has the possible beginnings of a tool
  * call. Each of these heads contains the name of an offered tool. So reasoning about tool calls stays reasoning. The
- * head is only a look-ahead (`and`). The parser of the tool call consumes it. */
+ * head is only a look-ahead (`and`). The parser of the tool call consumes the head. */
 void end_thinking_with_calls(parser_graph *graph, size_t sequence, const std::vector<std::string> &heads)
 {
     std::vector<size_t> parts = graph->is(sequence, "sequence") ? graph->children(sequence) : std::vector<size_t>();

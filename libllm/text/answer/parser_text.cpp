@@ -120,8 +120,8 @@ common_json written(const common_peg_ac_parser &p)
 
 /* ---- making parsers from JSON ------------------------------------------------------------------------------------ */
 
-/* Returns the number of a parser, and checks it. So a wrong number is an error when the parser is made, and not in the
- * middle of an answer. */
+/* Returns the number of a parser from the JSON, and checks the number. So a wrong number is an error when the parser is
+ * made, and not in the middle of an answer. */
 common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();

@@ -12,14 +12,14 @@ namespace {
 
 /* a tool whose schema exceeds one of these limits accepts any arguments */
 constexpr size_t SCHEMA_BYTES_MAX = 256 << 10, DEPTH_MAX = 128;
-/* limit on the grammars of all tools' arguments together. It is half of the limit on a whole constraint, because the
- * rest of the constraint needs space, too */
+/* limit on the grammars of all tools' arguments together. This limit is half of the limit on a whole constraint,
+ * because the rest of the constraint needs space, too */
 constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
 /* constant of the first place (tool_schema.h). No client's schema contains such a number */
 constexpr long FIRST_PLACE = 7130917300000000;
 const char *const PREFIX = "j-";
 
-/* Returns the tool's schema. If it is malformed or very large, returns {}, which allows any arguments. */
+/* Returns the tool's schema. If the schema is malformed or very large, returns {}, which allows any arguments. */
 schema_json parameters_of(const common_json &tool)
 {
     const common_json parameters = tool.at("function").value("parameters", common_json());
