@@ -86,8 +86,8 @@ void compile(chat *c)
     if (c->programs.usual == nullptr) {
         c->refusal = "the model's chat template cannot be read: " + why;
     } else if (with_tools != nullptr) {
-        c->programs.with_tools = program_of(c->m, with_tools, &why); /* if it cannot be compiled, the usual template is
-                                                                      * used, as in llama.cpp */
+        c->programs.with_tools = program_of(c->m, with_tools, &why); /* if this template cannot be compiled, the usual
+                                                                      * template is used, as in llama.cpp */
     }
 }
 
@@ -209,7 +209,7 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
 }
 
 /* Positions in the prompt, as numbers of tokens. n_head is the end of the head. n_history is the end of the last
- * message, before the generation prompt. Each of them is 0 if unknown. */
+ * message, before the generation prompt. n_head and n_history are 0 if unknown. */
 struct marks {
     int32_t n_head = 0;
     int32_t n_history = 0;

@@ -266,7 +266,7 @@ std::string calling_grammar(const common_chat_params &found, const chat_analysis
     return must_call ? out : grammar_without_empty_turns(out);
 }
 
-/* Returns the grammar of an answer without tool calls. The grammar allows reasoning before the client's text. */
+/* Returns the grammar of an answer without tool calls: optional reasoning, then the placeholder GRAMMAR_OF_TEXT. */
 std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, bool has_calls)
 {
     const autoparser::analyze_content &content = analysis.found.content;
@@ -287,7 +287,7 @@ std::string plain_grammar(const chat_form &form, const chat_analysis &analysis, 
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
 
-/* Like plain_grammar, but uses the grammar of llama.cpp's special parser if it can include the client's grammar. */
+/* Inserts the client's grammar into the grammar of llama.cpp's special parser if possible, else into plain_grammar. */
 std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                 const chat_form &form)
 {
@@ -445,7 +445,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
         use_own_calls(&out.found);
     }
     out.head = head_of_calls(tmpl, out, params_of(tmpl, nothing));
-    if (out.has_messages) { /* head.before contains the id of the example call, so no other call begins with it */
+    if (out.has_messages) { /* head.before contains the id of the example call, which no other call has */
         out.head.before.clear();
     }
     return out;
@@ -528,7 +528,7 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
     return out;
 }
 
-/* Returns whether the sampler would accept the grammar in the document of its constraint. */
+/* Returns whether the sampler would accept the form's grammar in a constraint document. */
 bool is_usable_grammar(const model *m, const chat_form &form)
 {
     return !is_too_large(form.grammar) && chat_form_begins(m, form, form.opening);

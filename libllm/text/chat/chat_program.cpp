@@ -51,7 +51,7 @@ void fill_context(jinja::context &context, const chat_rendering &r, size_t n_mes
     for (const auto &[name, value] : r.request->kwargs.items()) {
         variables[name] = value;
         if (name == "reasoning_effort" && !r.request->kwargs.contains("reasoning_strength")) {
-            variables["reasoning_strength"] = value; /* some templates use this name */
+            variables["reasoning_strength"] = value; /* some templates use this name for the variable */
         }
     }
     context.current_time = r.now;

@@ -127,7 +127,7 @@ std::vector<int32_t> read_tokens(const common_json &after)
     return out;
 }
 
-/* Parses the member `after`. `after` is ignored if it names the message that the new answer continues, because the
+/* Parses the member `after`. `after` is ignored if it names the message that the new answer continues. Reason: the
  * session's tokens of this unfinished message are not a complete answer. */
 std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
