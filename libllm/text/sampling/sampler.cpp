@@ -249,7 +249,7 @@ void take_above(sampler *s, const float *logits, float least)
 
 /* Sets the candidates to the tokens that top_p keeps, and perhaps a few more, sorted. Only tokens above a threshold are
  * sorted, not the whole vocabulary. The threshold is found with a histogram of the weights. Each interval of the
- * histogram is an eighth of a logit wide. Returns the total weight of all tokens. */
+ * histogram covers an eighth of a logit. Returns the total weight of all tokens. */
 double take_nucleus(sampler *s, const float *logits, float best)
 {
     constexpr size_t N_STRETCHES = 256;
@@ -284,8 +284,8 @@ void cut_nucleus(sampler *s, float best, double sum)
     s->candidates.resize(std::max<size_t>(1, n));
 }
 
-/* Applies min_p. Drops candidates whose probability is below min_p times the largest one. A ratio of probabilities is a
- * difference of logits, so no probability is computed. */
+/* Applies min_p. Drops candidates whose probability is below min_p times the largest probability. A ratio of
+ * probabilities is a difference of logits, so no probability is computed. */
 void cut_improbable(sampler *s, float best)
 {
     const float least = best + logf(s->sampling.min_p);
@@ -411,8 +411,8 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
-/* Undoes the changes by biases and min_tokens. Called if these exclude all tokens, or all tokens that the grammar
- * allows. */
+/* Undoes the changes by biases and min_tokens. Called if these changes exclude all tokens, or all tokens that the
+ * grammar allows. */
 void restore(sampler *s, float *logits)
 {
     /* backwards: if a token has two biases, its first logit is restored last */

@@ -80,8 +80,8 @@ std::vector<std::string> texts_of(const model *m, candidates all)
     return texts;
 }
 
-/* Maps the text of each candidate to all candidates whose texts begin with it. The candidates keep their order. Few
- * prefixes of a token's text are themselves tokens, so the map is small. */
+/* Maps the text of each candidate to all candidates whose texts begin with this text. The candidates keep their order.
+ * Few prefixes of a token's text are themselves tokens, so the map is small. */
 using extensions = std::unordered_map<std::string_view, std::vector<uint32_t>>;
 
 extensions extensions_of(const std::vector<std::string> &texts)
