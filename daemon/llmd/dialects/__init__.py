@@ -1,1 +1,1 @@
-"""The dialects (APIs) that clients use, one folder each."""
+"""The dialects are the APIs that clients can use. Each dialect has a folder."""

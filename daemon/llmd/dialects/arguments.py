@@ -16,15 +16,17 @@ group is empty.
 
 
 def object_of(arguments: str, *, is_cut: bool) -> bytes | None:
-    """Returns the object as JSON without line breaks, which is cheap to decode. Returns None if the arguments are not
-    an object. If the arguments were cut off (`is_cut`), returns an object with the members that are complete.
+    """Returns the arguments as a JSON object without line breaks. Returns None if the arguments are not a JSON object.
+    If the arguments were cut off (`is_cut`), returns an object with the members that are complete.
     """
     found = _cleaned(arguments.strip() or "{}")
     return found if found is not None or not is_cut else _cleaned(_complete_members(arguments)) or b"{}"
 
 
 def text_of(name: str, arguments: str) -> str:
-    """Returns the tool's name and the arguments as a text. It replaces a call whose arguments are not an object."""
+    """Returns the tool's name and the arguments as a text. This text replaces a tool call whose arguments are not an
+    object.
+    """
     return f"{name}({arguments})"
 
 

@@ -1,6 +1,4 @@
-"""Checks of conversations that all APIs have in common. A failed check raises an ApiError that names the wrong field.
-Pure.
-"""
+"""Checks of conversations, for all APIs. A failed check raises an ApiError that names the wrong field. Pure."""
 
 from __future__ import annotations
 
@@ -54,8 +52,8 @@ def _name(kind: str) -> str:
 def newest_question(roles: Sequence[str]) -> int | None:
     """Returns the index of the message whose attachments are refused. This is the user's last message, if it has not
     been answered. Returns None if there is no such message. Also returns None if tool results (role `tool`) follow the
-    last answer: attachments next to results come from a tool. Assistant messages at the end of the conversation do not
-    count as answers, because the new answer continues them.
+    last answer. Attachments next to tool results come from a tool, not from the user. Assistant messages at the end of
+    the conversation do not count as answers, because the new answer continues them.
     """
     end = len(roles)
     while end and roles[end - 1] == "assistant":

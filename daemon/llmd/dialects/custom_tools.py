@@ -68,8 +68,8 @@ _COMPLETE_CHARACTERS = re.compile(
       | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
     re.VERBOSE,
 )
-"""Matches the characters of a JSON text, without its quotes, up to its end or to an escape sequence that is
-incomplete.
+"""Matches the characters after the opening quote of a JSON text, up to the closing quote or to an incomplete escape
+sequence.
 """
 _OPENING_CHARS_MAX = 256
 """Number of characters of the arguments within which the input must begin. If the input has not begun by then, the
@@ -86,7 +86,7 @@ class CustomInput:
         """Received arguments that were not yet returned as input."""
         self._has_begun = False
         self._is_over = False
-        """True if `more` returns no more text: the input has ended, or the arguments are not the expected JSON
+        """True if `more` returns no more text, because the input has ended or the arguments are not the expected JSON
         object.
         """
         self._returned: list[str] = []

@@ -32,8 +32,8 @@ class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
-    """The bytes of the token. Clients need them if the token is only a part of a character: `token` is then a
-    replacement character.
+    """The bytes of the token. Clients need the bytes if the token is only a part of a character, because `token` is
+    then a replacement character.
     """
 
 

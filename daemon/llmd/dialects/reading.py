@@ -32,7 +32,7 @@ def generation(
 ) -> GenerationRequest:
     """Returns the generation request. Converts the members that have the same name in most APIs. A member that the type
     of the request does not have counts as not set. `own` has the fields of GenerationRequest that the reader of the API
-    has made. They replace the fields made here.
+    has made. The fields in `own` replace the fields made here.
     """
 
     def member(name: str) -> Any:

@@ -2,9 +2,9 @@
 prompt does not have the definition of a deferred tool. The definition is at the place where a message names the tool.
 Pure.
 
-Adding or removing a tool in this way does not change the prompt before the message that adds or removes it. A
-definition is shown only once, where a message first names the tool. Later messages do not move the definition. So
-messages that are sent again give the same prompt.
+If a message adds or removes a tool, the prompt before this message stays the same. A definition is shown only once,
+where a message first names the tool. Later messages do not move the definition. So if the messages are sent again with
+further messages, their part of the prompt stays the same.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class HistoryTools:
     callable: tuple[Tool, ...]
-    """Tools that are not deferred, and deferred tools that a message has named or added and no later message has
-    removed.
+    """All tools that are not deferred. Also the deferred tools that a message has named or added, unless a later
+    message has removed them.
     """
     removed: frozenset[str]
-    """Names of tools in `callable` that a message has removed: the prompt still lists them, but the answer must not
-    call them.
+    """Names of tools in `callable` that a message has removed. The prompt still lists these tools, but the answer must
+    not call them.
     """
     definitions_at: Mapping[str, Tool]
-    """Maps the path of the first block that names a deferred tool to this tool. The prompt shows the tool's definition
-    there.
+    """For each deferred tool, maps the path of the first block that names the tool to the tool. The prompt shows the
+    tool's definition at this block.
     """
 
 

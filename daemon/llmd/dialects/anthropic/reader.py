@@ -23,7 +23,8 @@ from .wire import ClientTool, CountTokensRequest, MessagesRequest
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
 """Types of tools that clients run, without the date at the end of each type. Clients send these tools without a schema,
-because Anthropic's models know the input of the tools. llmd refuses these tools, because its model does not know it.
+because Anthropic's models know the input of the tools. llmd refuses these tools, because the model that llmd serves
+does not know their input.
 """
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """Maps Anthropic's efforts to the efforts that templates know."""

@@ -24,20 +24,22 @@ the part, or raises ApiError.
 
 
 def refuse_part(path: str, kind: str) -> str:
-    """Refuses a part that is not text. The error must name the block: Claude Code then repeats the request without this
-    block.
+    """Refuses a part that is not text. The error must name the block, because Claude Code then repeats the request
+    without this block.
     """
     at = f"{path}.{kind}" if is_attachment(kind) else path
     raise unsupported(at, f"blocks of type {quoted(kind)} are not supported; the model reads text only")
 
 
 def replace_part(_: str, kind: str) -> str:
-    """Returns the text that replaces a part that is not text in a tool's result."""
+    """Returns a text that replaces the part. Used for parts of tool results that are not text."""
     return placeholder(kind)
 
 
 def replace_attachment(path: str, kind: str) -> str:
-    """Returns the text that replaces an attachment in an earlier question. Refuses other parts that are not text."""
+    """Returns a text that replaces the part if the part is an attachment. Otherwise refuses the part. Used for earlier
+    questions.
+    """
     return placeholder(kind) if is_attachment(kind) else refuse_part(path, kind)
 
 
@@ -169,7 +171,7 @@ def _directive(
 
 def _question(path: str, blocks: list[InputBlock], history_tools: HistoryTools, unread: Unread) -> list[PlainMessage]:
     """Returns the messages of a user's turn. Tool results come first, because templates expect them directly after the
-    calls.
+    tool calls.
     """
     results, texts = [], []
     for at, block in _with_paths(path, blocks):
@@ -197,8 +199,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             texts.append(_summary(at, block))
         elif block.type not in _IGNORED and not block.type.endswith(_SERVER_RESULT):
             texts.append(_text(at, block))
-    # Texts are joined even if calls or reasoning came between them: PlainMessage has separate members for calls and
-    # reasoning.
+    # Texts are joined even if tool calls or reasoning came between them, because PlainMessage has separate members for
+    # tool calls and reasoning.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
     if not text.strip() and not calls:
         return []
@@ -265,8 +267,8 @@ def _is_marked(block: InputBlock | ResultPart) -> bool:
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Sorts the results of parallel calls in the order of the calls. Clients can send the results in a different order
-    in each request, which would change the prompt.
+    """Sorts the results of parallel tool calls in the order of the calls. Otherwise the prompt would change, because
+    clients can send the results in a different order in each request.
     """
     found: list[PlainMessage] = []
     numbers: dict[str | None, int] = {}

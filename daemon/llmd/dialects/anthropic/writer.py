@@ -50,8 +50,8 @@ def error_of(error: ApiError) -> wire.MessageError:
 
 
 def _message_of(error: ApiError) -> str:
-    """Returns the text of an error. A prompt that is too long gets the text of Anthropic's API. By this text, agents
-    recognize the error and read its numbers.
+    """Returns the text of an error. For a prompt that is too long, the text begins as in Anthropic's API. Agents
+    recognize the error by this text, and read the numbers of tokens from it.
     """
     if isinstance(error, ContextLengthError):
         return f"prompt is too long: {error.n_tokens} tokens > {error.n_ctx} maximum. {error.message}"
@@ -71,7 +71,9 @@ ENVELOPE = Envelope(
 
 
 SIGNATURE = "llmd"
-"""Signature of all reasoning. It proves nothing, but clients do not send back reasoning that has no signature."""
+"""Signature of all reasoning. The signature proves nothing, but clients do not send back reasoning that has no
+signature.
+"""
 BlockKey = tuple[type[Part], int]
 
 
@@ -129,8 +131,8 @@ _PING = _typed_event("ping")
 
 
 class MessageWriter(Writer):
-    """Writes one answer. Its first event has the number of reused tokens. So the event is not written before the first
-    part of the answer arrives. In the delta events of a block, everything except the text is encoded only once.
+    """Writes one answer. The first event of a stream has the number of reused tokens, so it is written only when the
+    first part of the answer arrives. In the delta events of a block, everything except the text is encoded only once.
     """
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)

@@ -1,1 +1,1 @@
-"""llama.cpp's own completions, and the endpoints that its editor plugins use."""
+"""llama.cpp's own endpoints: /completion, /infill, /embedding, /props and /slots."""

@@ -99,8 +99,8 @@ class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
-    """The bytes of the token. Clients need them if the token is only a part of a character: `token` is then a
-    replacement character.
+    """The bytes of the token. Clients need the bytes if the token is only a part of a character, because `token` is
+    then a replacement character.
     """
     logprob: float
 

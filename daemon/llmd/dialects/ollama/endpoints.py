@@ -36,7 +36,7 @@ def generate(body: wire.OllamaGenerateRequest, request: web.Request) -> Asking |
 
 def _loaded(keep_alive: str | float | None) -> wire.LoadReason:
     """Returns the done_reason of a request without a prompt. For such a request, Ollama loads or unloads the model.
-    llmd only answers as if it had.
+    llmd does neither, but answers like Ollama.
     """
     is_zero = keep_alive == 0 or (isinstance(keep_alive, str) and keep_alive.rstrip("smh") == "0")
     return "unload" if is_zero else "load"

@@ -111,7 +111,9 @@ def _other_details(one: OtherModel) -> wire.ModelDetails:
 
 
 def _shown(one: OtherModel) -> wire.ShownModel:
-    """Returns what the file's header says. The template and the capabilities are known only after loading."""
+    """Returns what the header of the model's file says. The template and the capabilities are known only after the
+    model is loaded.
+    """
     return wire.ShownModel(
         parameters="",
         template="",

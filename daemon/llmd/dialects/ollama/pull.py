@@ -1,5 +1,5 @@
-"""POST /api/pull: downloads a model to the cache of huggingface.co's tools. The lines are those of Ollama, so that its
-clients show the progress.
+"""POST /api/pull: downloads a model to the cache of huggingface.co's tools. The lines are those of Ollama, so that
+Ollama's clients show the progress.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AFTER = ("verifying sha256 digest", "writing manifest", "success")
 
 
 class _Abandoned(Exception):
-    """Ends the download, in its thread, after the client has left. What was downloaded is kept."""
+    """Ends the thread of a download after the client has left. The downloaded bytes are kept."""
 
 
 class _Pull:
@@ -45,7 +45,7 @@ class _Pull:
         self._is_abandoned = threading.Event()
         self._percent = -1
         self.lines: asyncio.Queue[wire.PullProgress | None] = asyncio.Queue()
-        """The progress, at most one line for each percent, and None at the end."""
+        """The lines about the progress, at most one for each percent, and None at the end."""
         self.error: Exception | None = None
         threading.Thread(target=self._run, name="llmd-pull", daemon=True).start()
 

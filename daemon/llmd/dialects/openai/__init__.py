@@ -1,1 +1,1 @@
-"""OpenAI's chat completions and completions."""
+"""OpenAI's chat completions, text completions and embeddings."""

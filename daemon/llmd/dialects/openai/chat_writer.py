@@ -30,8 +30,8 @@ class ChatWriter(AnswerWriter):
         self._is_legacy = is_legacy
         self._customs = customs
         self._inputs: dict[int, dict[int, CustomInput]] = {}
-        """The inputs of calls of custom tools that are still being generated, by the index of the answer and the number
-        of the call.
+        """The inputs of the calls of custom tools, by the index of the answer and the number of the call. The inputs of
+        an answer are dropped when the answer ends.
         """
         self._calling: set[int] = set()
         """Indexes of the answers that have a tool call."""
@@ -55,7 +55,7 @@ class ChatWriter(AnswerWriter):
     # --- events ------------------------------------------------------------------------------------------------------
 
     def opening(self) -> bytes:
-        """Returns an event for each answer that has only the role."""
+        """Returns one event for each answer. The event has only the role."""
         super().opening()
         return b"".join([self._chunk(index, {"role": "assistant", "content": ""}) for index in range(self._n_answers)])
 
@@ -76,8 +76,8 @@ class ChatWriter(AnswerWriter):
         return _piece(part) if reading is None else _custom_piece(part, reading.more(part.arguments))
 
     def _finish(self, end: End) -> bytes:
-        """Returns the last events of an answer. The rest of the input of each custom tool's call comes first, then the
-        end.
+        """Returns the last events of an answer. The rest of the input of each call of a custom tool comes first, then
+        the end of the answer.
         """
         rests = [(call, reading.finish()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
         events = [self._chunk(end.index, _input(call, text)) for call, text in rests]

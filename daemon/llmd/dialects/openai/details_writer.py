@@ -54,7 +54,8 @@ class DetailsWriter:
         if details.log_probabilities:
             found["logprobs"] = self._logprobs(details.log_probabilities)
         prompt = next((part.tokens for part in parts if isinstance(part, PromptTokens)), None)
-        # If token ids are requested, an answer that is not streamed has the list even if it is empty.
+        # If token ids are requested, an answer that is not streamed has the list of token ids even if the list is
+        # empty.
         if details.tokens or (prompt is not None and isinstance(parts[-1], End)):
             found["token_ids"] = details.tokens
         if prompt is not None and not self._is_chat:

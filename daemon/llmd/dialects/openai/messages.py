@@ -49,8 +49,8 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
-    """Returns the message. If `is_newest` is true, attachments are refused. Otherwise a placeholder text replaces
-    them.
+    """Returns the message. In a user message, attachments are refused if `is_newest` is true. Otherwise a placeholder
+    text replaces them.
     """
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
@@ -88,8 +88,8 @@ def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piec
 
 
 def _reasoning(message: wire.Message) -> str | None:
-    """Returns the reasoning of a message. It can be in members with different names. The first text that is not empty
-    counts.
+    """Returns the reasoning of a message. The reasoning can be in members with different names. The first text that is
+    not empty counts.
     """
     candidates = [getattr(message, name) for name in _REASONING]
     if message.role == "assistant" and isinstance(message.content, list):
@@ -127,9 +127,9 @@ def _is_legacy(message: wire.Message) -> bool:
 
 
 def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
-    """Adds ids to calls of the old functions API, which have no ids. Many templates need an id to match a call with its
-    result. The id is made from the message's index. So the message gets the same id when it is sent again in a longer
-    conversation.
+    """Adds ids to tool calls of the old functions API, which has no ids. Many templates need an id to match a tool call
+    with its result. The id is made from the index of the call's message. So the call gets the same id when the message
+    is sent again in a longer conversation.
     """
     found, called = [], ""
     for n, message in enumerate(messages):

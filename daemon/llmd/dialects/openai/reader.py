@@ -54,8 +54,8 @@ def conversation_of(body: ChatCompletionRequest) -> ChatPrompt:
 
 
 def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
-    """Returns whether the answer continues the last message. Raises ApiError if the request asks for that but the last
-    message cannot be continued.
+    """Returns whether the answer continues the last message. Raises ApiError if the request asks to continue the last
+    message, but the message cannot be continued.
     """
     param = "continue_final_message"
     if not body.continue_final_message:
@@ -281,9 +281,9 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 
 
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
-    """Returns the maximum number of reasoning tokens: the first of several members that is set. Returns None if no
-    member is set, or if the first one is -1. A value of -1 means no limit. Raises an ApiError that names the wrong
-    field.
+    """Returns the maximum number of reasoning tokens. Several members of a request can set it. The first one that is
+    set counts. Returns None if none is set, or if the value is -1, which means no limit. Raises an ApiError that names
+    the wrong field.
     """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (

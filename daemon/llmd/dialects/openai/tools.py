@@ -46,8 +46,8 @@ def _tool(path: str, function: OfferedFunction) -> Tool:
 
 
 def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
-    """Returns the names of the custom tools. Calls of these tools are reported as custom calls. If several tools have
-    the same name, the first one counts.
+    """Returns the names of the custom tools. Calls of these tools are returned with the type custom. If several tools
+    have the same name, the first one counts.
     """
     named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in body.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
@@ -55,14 +55,14 @@ def custom_names(body: wire.ChatCompletionRequest) -> frozenset[str]:
 
 
 def is_legacy(body: wire.ChatCompletionRequest) -> bool:
-    """Returns whether the request uses the old functions API (`functions`). In that API, an answer has at most one
-    call, and the call has no id.
+    """Returns whether the request uses the old functions API (`functions`). In that API, an answer has at most one tool
+    call, and the tool call has no id.
     """
     return bool(body.functions)
 
 
 def choice_of(body: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request does not have a chosen tool."""
+    """Returns the tool choice. Raises ApiError if the choice names a tool that the request does not have."""
     of_other, others = ("tool_choice", "tools") if is_legacy(body) else ("function_call", "functions")
     other_choice = getattr(body, of_other)
     if other_choice not in (None, "auto") and (other_choice != "none" or tools):

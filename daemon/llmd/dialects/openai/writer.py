@@ -31,7 +31,7 @@ encode_text = msgspec.json.Encoder().encode
 
 class AnswerWriter(Writer):
     """The base class of the writers of chat and text completions. In events that have only text, everything except the
-    text is encoded only once. So writing such an event costs little.
+    text is encoded only once, so such an event is cheap.
     """
 
     _id_prefix: str

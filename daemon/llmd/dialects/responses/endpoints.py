@@ -73,8 +73,8 @@ def _keep(request: web.Request, parsed: ParsedRequest) -> Keep | None:
     loop = asyncio.get_running_loop()
 
     def keep(id: str, body: bytes) -> None:
-        """Stores a response. This is called in a text thread or on the event loop. Only the event loop may change the
-        store, so the change is scheduled there. The event loop makes the change before it sends the answer.
+        """Stores a response. Called in a text thread or on the event loop. Only the event loop may change the store, so
+        the change is scheduled there. The event loop makes the change before it sends the answer.
         """
         response = StoredResponse(id, owner, parsed.generation_request.key.id, body, parsed.input, parsed.before)
         loop.call_soon_threadsafe(store.keep, response, state.n_owners)

@@ -1,7 +1,7 @@
 """Turns the items of a request's input into the messages of a conversation. Pure.
 
-Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored.
-Clients also send items that they have received from other servers.
+Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored,
+because clients also send items that they have received from other servers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .tools import called_as
 
 T = TypeVar("T")
 FindItem = Callable[[str], bytes | None]
-"""Function that returns the item with this id from the stored responses, or None."""
+"""Function that returns the stored item with a given id, or None if no stored response has the item."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _PICTURES = ("computer_screenshot", "input_image")
@@ -105,8 +105,8 @@ def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
 
 
 def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
-    """Joins successive messages of the assistant, made from one item each, into one message. If the message already has
-    a text, another text begins a new message.
+    """Joins successive messages of the assistant into one message. Each of `pieces` is made from one item. If the
+    joined message already has a text, the next text begins a new message.
     """
     turn: list[PlainMessage] = []
     for piece in pieces:
@@ -212,8 +212,8 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Returns the text of a tool's output if the output is an object, although the API expects a text or a list. Some
-    clients put the text into a member `content`, and some send a screenshot without a list around it.
+    """Returns the text of a tool's output that is an object. The API expects a text or a list, but some clients put the
+    text into a member `content`, and some send a screenshot without a list around it.
     """
     if output.get("type") in _PICTURES:
         return placeholder("image")
@@ -242,7 +242,9 @@ def _thought(item: wire.InputReasoning) -> str | None:
 
 
 def _decoded_reasoning(text: str) -> str:
-    """Decodes an encrypted_content that `enclosed` has returned. Returns "" for one from another server."""
+    """Decodes an encrypted_content that `enclosed` has returned. Returns "" for an encrypted_content from another
+    server.
+    """
     if not text.startswith(_ENCLOSED):
         return ""
     try:

@@ -1,9 +1,9 @@
 """Stored responses, which clients can read or continue. Each response is stored with the input items of its request,
 and with the conversation before its answer.
 
-The store is in memory, and a copy is in the database, from which the next daemon fills its store. The number and the
-bytes of responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A
-stored response never changes. Only the event loop changes the store, and text threads can read it.
+The store is in memory. The database has a copy, from which the next daemon fills its store. The number and the bytes of
+responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A stored
+response never changes. Only the event loop changes the store, and text threads can read it.
 """
 
 from __future__ import annotations

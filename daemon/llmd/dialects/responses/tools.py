@@ -44,8 +44,8 @@ class Offered:
     """Maps the model's name of a tool to the client's name."""
 
     def name_of(self, called: str) -> ToolName:
-        """Returns the client's name of a tool. `called` is the name that the model has called. If the request has no
-        such tool, this name is returned unchanged.
+        """Returns the client's name of a tool. `called` is the name in the model's call. If the request has no tool of
+        this name, `called` is returned unchanged.
         """
         return self.names.get(called, ToolName(called))
 
@@ -89,8 +89,8 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _refuse_server_tools(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
-    """Called if the model can call none of the tools in `lists`, because all of them run on a provider's servers.
-    Raises ApiError, unless the lists are empty.
+    """Called if the model can call none of the tools in `lists`. If the lists have tools, all of them run on a
+    provider's servers, and this function raises ApiError. A namespace alone does not count as a tool.
     """
     for path, tools in lists:
         for n, raw in enumerate(tools):
@@ -109,7 +109,7 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
 
 
 def choice_of(choice: str | ChosenTool | None, offered_tools: Offered) -> ToolChoice:
-    """Returns the tool choice. Raises ApiError if the request does not have a chosen tool."""
+    """Returns the tool choice. Raises ApiError if the choice names a tool that the request does not have."""
     return check_choice("tool_choice", _choice(choice), offered_tools.tools)
 
 

@@ -43,8 +43,8 @@ class ResponseWriter(Writer):
         """Number of the tool call that was opened last, or -1 before the first call."""
         self._body = b""
         self._unassigned: list[GeneratedToken] = []
-        """Tokens that arrived without text. Their text can arrive with a later token: the parser holds back blanks, and
-        text that may become a delimiter.
+        """Tokens that arrived without text. Their text can arrive with a later token, because the parser holds back
+        blanks, and text that may become a delimiter.
         """
 
     def complete(self, parts: Sequence[Part]) -> bytes:
@@ -105,9 +105,9 @@ class ResponseWriter(Writer):
     # --- items -------------------------------------------------------------------------------------------------------
 
     def _at(self, kind: type[G], make: Callable[[int], G], *, is_same: bool = True) -> tuple[list[Event], G]:
-        """Returns the item to which the next part belongs. Also returns the events that must be sent before the part.
-        If the open item is of this kind and `is_same` is true, returns the open item and no events. Otherwise closes
-        the open item and opens a new one.
+        """Returns the item writer to which the next part belongs. Also returns the events that must be sent before the
+        part. If the open item is of this kind and `is_same` is true, returns its writer and no events. Otherwise closes
+        the open item, and opens a new item for the part.
         """
         if isinstance(self._open, kind) and is_same:
             return [], self._open
