@@ -11,10 +11,11 @@ int decode_open(decode *d)
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
     /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
-     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). Each command
-     * or result adds at most one notice and opens at most two sessions. Each deferred command opens one session. Each
-     * forgotten session adds a notice. Before the next command or result is taken, every open session may be forgotten.
-     * So may LOOSE_EXPIRED_MAX sessions that have no entry. */
+     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). It adds at
+     * most one notice, and opens at most two sessions. A result can also start all deferred commands. Each of them adds
+     * one notice and opens one session. For each session that is opened, another may be forgotten, which adds a notice.
+     * Before the next command or result is taken, every open session may be forgotten, and LOOSE_EXPIRED_MAX sessions
+     * that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -67,7 +68,7 @@ static bool deliver_notices(decode *d)
 
 /* Delivers as many events as the event ring has room for, and frees ended requests whose events are all delivered.
  * Returns true if no event is left. If a notice does not fit into the ring, no later event is delivered. The notice may
- * be FORGOTTEN. FORGOTTEN must come before any event of a later session of that name. */
+ * be FORGOTTEN, which must come before any event of a later session of that name. */
 static bool deliver_all(decode *d)
 {
     bool is_all_delivered = deliver_notices(d);
@@ -95,8 +96,8 @@ void decode_deliver(decode *d)
     bool is_all_delivered = deliver_all(d);
     if (!is_all_delivered) {
         session_table_count(d->session_table, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Set the flag events_blocked, then try once more. If the reader looked at the flag before it was set, the
-         * second attempt sees all room that the reader made before it looked. Otherwise the reader sees the flag and
+        /* Set the flag events_blocked, then try once more. If the reader looked at the flag before this thread set it,
+         * the second attempt sees all room that the reader had made by then. Otherwise the reader sees the flag and
          * wakes this thread (announce_room). Both threads exchange the flag. So the two exchanges have an order, and
          * the second synchronizes with the first (notifier.c). A plain store could become visible only after this
          * thread has looked at the ring. */

@@ -163,8 +163,8 @@ static int fork_parent(decode *d, const wire_command *c)
 }
 
 /* Whether the owner may have one more busy branch. A branch is busy if a request uses it or waits for it. Also true if
- * the session already has a busy branch, which this request may join. Checked before a branch is opened for the
- * request. */
+ * the session already has a busy branch, because this request may wait for that branch. Checked before a branch is
+ * opened for the request. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
     bool may = table_may_be_busy(d->table, c->session.owner);

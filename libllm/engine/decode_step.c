@@ -109,9 +109,9 @@ bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
     return false;
 }
 
-/* Parks the newest generation. Called if the KV cache is full and no idle or unmoving branch is left to park. The
- * generation continues when cells are free. The oldest generation always stays, because no generation would finish if
- * generations evicted each other in turn. */
+/* Parks the newest generation. Called if the KV cache is full, and if no idle branch and no branch of a request without
+ * progress is left to park. The generation continues when cells are free. The oldest generation always stays. If
+ * generations evicted each other in turn, none would finish. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;

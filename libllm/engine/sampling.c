@@ -141,8 +141,8 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* Starts threads: at most half as many as processors, because the model needs processors, too. The threads inherit the
- * decode thread's blocked signals. */
+/* Starts half as many threads as there are processors, because the model needs processors, too. Starts at least one and
+ * at most THREADS_MAX threads. The threads inherit the decode thread's blocked signals. */
 static void make_threads(sampling_threads *p)
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);

@@ -196,8 +196,8 @@ static bool goes_on(const reply *r, size_t from, const char *bytes, size_t n)
     return n <= r->n - from && memcmp(r->text + from, bytes, n) == 0;
 }
 
-/* If the bytes of a token do not continue the reply, they may be the first bytes of the reply. This happens in the
- * prompt of a later turn, because that prompt repeats the replies of earlier turns. */
+/* If the bytes of a token do not continue the reply, they may begin the reply once more. This happens in the prompt of
+ * a later turn, because that prompt repeats the replies of earlier turns. */
 void sim_cue_follow(const sim_script *s, sim_cue *c, const char *bytes, size_t n)
 {
     if (c->reply != 0) {
