@@ -91,7 +91,7 @@ void allow_messages(const autoparser::autoparser &found, const std::string &cont
         }
         std::vector<std::string> ends = graph.at(child).at("delimiters").get<std::vector<std::string>>();
         if (std::find(ends.begin(), ends.end(), MESSAGE_END) != ends.end()) {
-            continue; /* the parser already expects a message, as if no tools were offered */
+            continue; /* this parser already expects the message's end, for example because no tools are offered */
         }
         ends.push_back(MESSAGE_END);
         const size_t text =
