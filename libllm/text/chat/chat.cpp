@@ -352,7 +352,7 @@ bool repair_more(const chat_request &request, chat_repair *repair)
 }
 
 /* Returns whether the same text follows the answer in two renderings. One rendering has the answer's tool calls, the
- * other has the answer as text. The texts can differ, because tool results can refer to their calls. */
+ * other has the answer as text. The text after the answer can differ, because tool results can refer to their calls. */
 bool ends_alike(const std::string &as_calls, const conversation &as_text)
 {
     const size_t n = as_text.rendered.text.size() - as_text.tail.begin;

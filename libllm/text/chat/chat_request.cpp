@@ -16,7 +16,8 @@ namespace {
 constexpr size_t VARIABLES_MAX = 64; /* limit on the template variables of a request, because each scope of a template
                                       * copies all of them */
 
-/* Names that a request must not give to its template variables. Other members or the model set these variables. */
+/* Names that a request must not give to its template variables. Other members of the request, or the model, set these
+ * variables. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {"messages",
                                "tools",
