@@ -1,6 +1,6 @@
 /* trigger.cpp: searches an answer for triggers, which are the words, tokens and patterns at which a lazy grammar
- * begins. The warning -Wmaybe-uninitialized is disabled. With sanitizers, some versions of gcc report an uninitialized
- * variable in the standard library's <regex>. */
+ * begins. The warning -Wmaybe-uninitialized is disabled, because with sanitizers some versions of gcc report an
+ * uninitialized variable in the standard library's <regex>. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
