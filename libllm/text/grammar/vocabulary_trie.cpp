@@ -180,8 +180,8 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
-/* Only the last tree is kept. The tree is returned if its model has the same identity as `m`. The addresses of models
- * are not compared, because another model can later have the same address. */
+/* Only the last tree is kept. This tree is reused if its model has the same identity as `m`. Otherwise a new tree is
+ * built. The addresses of models are not compared, because another model can later have the same address. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)
 {
     static std::mutex mutex;
