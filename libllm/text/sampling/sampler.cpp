@@ -210,7 +210,7 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
 }
 
 /* Sets the candidates to the k tokens with the largest logits, sorted. Skips each block whose largest logit is too
- * small, which is true of most blocks. `largest` has stored these largest logits. */
+ * small, which is true of most blocks. The function `largest` has stored these logits. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
