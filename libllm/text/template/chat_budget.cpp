@@ -9,7 +9,8 @@
 
 namespace {
 
-/* A request of a few messages takes some hundreds of steps, a request of a megabyte some hundred thousands. */
+/* A step is work of about a microsecond. Rendering a few messages takes some hundreds of steps, rendering a megabyte
+ * some hundred thousands. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
 constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 

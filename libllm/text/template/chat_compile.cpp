@@ -67,8 +67,9 @@ bool is_chained(const token &t)
     }
 }
 
-/* Checks the nesting before the template is parsed, because the parser itself would overflow the stack. The limit
- * CHAIN_MAX applies to each statement or expression, and to the number of elif branches in the template. */
+/* Checks the nesting before the template is parsed, because the parser recurses and would overflow the stack at a
+ * template that nests too deeply. The limit CHAIN_MAX applies to each statement or expression, and to the number of
+ * elif branches in the template. */
 void check_nesting(const std::vector<token> &tokens)
 {
     size_t n_brackets = 0, n_blocks = 0, n_chain = 0, n_branches = 0;

@@ -62,8 +62,8 @@ constexpr bool is_container_literal =
     std::is_same_v<T, jinja::array_literal> || std::is_same_v<T, jinja::tuple_literal> ||
     std::is_same_v<T, jinja::object_literal>;
 
-/* When a list or object literal has been evaluated, chat_budget::weigh computes the size of the value. It also refuses
- * a value that nests too deeply, because the destructors of nested lists recurse and cannot be stopped. */
+/* When a list or object literal has been evaluated, chat_budget::weigh computes the size of the value. weigh also
+ * refuses a value that nests too deeply, because the destructors of nested lists recurse and cannot be stopped. */
 template <typename T> value run(const T &node, context &ctx)
 {
     value out = node.T::execute_impl(ctx);

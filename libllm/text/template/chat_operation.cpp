@@ -201,8 +201,8 @@ order order_of(const value &v)
                                                                           : order::NONE;
 }
 
-/* Refuses values without a consistent order, for example NaN or values of different kinds. std::sort would read beyond
- * the list. */
+/* Refuses values without a consistent order, for example NaN or values of different kinds. With such values, std::sort
+ * would read beyond the list. */
 void check_order(const values &items)
 {
     for (const value &item : items) {
@@ -248,7 +248,7 @@ void check_divisor(const value &divisor)
     }
 }
 
-/* select and similar filters apply a test to every item, and pass their last argument to it. */
+/* select and similar filters apply a test to every item, and pass their last argument to the test. */
 void of_select(const value &input, const values &arguments)
 {
     for (const value &one : arguments) {
