@@ -80,7 +80,9 @@ class VerbParser(argparse.ArgumentParser):
         super().error(self._about([strange]) if strange else message)
 
     def _strange(self) -> str | None:
-        """Returns the first unknown option on the command line, unless a verb or another argument comes before it."""
+        """Returns the first unknown option on the command line. Returns None if no option is unknown, or if a verb or
+        another argument comes before the unknown option.
+        """
         is_value = False
         for word in self._words:
             if is_value:
@@ -102,7 +104,7 @@ class VerbParser(argparse.ArgumentParser):
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
     """Returns a parser with the options that can come before or after the verb. `defaults` says whether the parser sets
     defaults for these options. Only the parser of the whole command line does. If the parser of the verb set defaults,
-    too, they would overwrite an option that comes before the verb.
+    too, these defaults would overwrite an option that comes before the verb.
     """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")

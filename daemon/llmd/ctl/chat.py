@@ -1,7 +1,7 @@
 """llmctl chat: a conversation with the model in the terminal.
 
 llmctl keeps the conversation, and sends all of it with every message of the user. The daemon prefills only the part
-that its session does not have yet. After each answer, llmctl shows how many tokens were prefilled and reused. If the
+that the session does not have yet. After each answer, llmctl shows how many tokens were prefilled and reused. If the
 session was named with --session, later runs of llmctl continue the conversation, until the session is reset or closed.
 """
 

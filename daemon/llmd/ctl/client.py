@@ -164,8 +164,8 @@ class Client:
             return exchange.json()
 
     def _look(self, path: str) -> tuple[int, Json]:
-        """Returns the HTTP status and the answer of a path that reports on llmd. Status 503 raises no error, because
-        its answer says why llmd is not ready.
+        """Returns the HTTP status and the answer of a path that reports the state of llmd, such as /ready. Status 503
+        raises no error, because its answer says why llmd is not ready.
         """
         with _Exchange(self, "GET", path, tolerate=(503,), timeout_s=self.timeout_s) as exchange:
             return exchange.status, exchange.json()
@@ -298,8 +298,8 @@ def _why_refused(socket_path: str) -> str:
 
 
 def is_daemon_alive(socket_path: str) -> bool:
-    """Returns whether a daemon uses this socket. A daemon holds a lock on the file next to its socket, until the daemon
-    ends.
+    """Returns whether a daemon uses this socket. A daemon holds a lock on the lock file next to its socket until the
+    daemon ends.
     """
     try:
         with open(f"{socket_path}.lock") as lock:

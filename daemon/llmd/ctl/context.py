@@ -37,7 +37,7 @@ class Context:
 
     def _rendered(self, text: Callable[[], str]) -> str:
         """Returns the result of `text`. `text` fails if the answer does not have the form of llmd's answers. Another
-        server must have sent such an answer, so this raises DaemonAbsent.
+        server must have sent such an answer, so this method raises DaemonAbsent.
         """
         try:
             return text()

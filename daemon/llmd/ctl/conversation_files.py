@@ -98,9 +98,9 @@ def save_as(socket_path: str, session: str, label: str) -> Path | None:
 
 
 def load_as(socket_path: str, label: str, session: str) -> Path | None:
-    """Copies the conversation of the saved session `label` to `session`. If the saved session has no conversation,
-    renames the file of `session`. The conversation in that file does not belong to the loaded state. Returns the new
-    name of a renamed file.
+    """Copies the conversation of the saved session `label` to `session`. If the saved session has no conversation, only
+    renames the file of `session`, because the conversation in that file does not belong to the loaded state. Returns
+    the new name of a renamed file.
     """
     return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 

@@ -1,8 +1,8 @@
 """Reads and writes the three standard streams of llmctl. If standard input or output fails, llmctl prints why and ends
 with EXIT_STREAM.
 
-Answers are written to standard output. Remarks, such as errors, are written to standard error. If that fails, the
-remark is lost.
+Answers are written to standard output. Remarks, such as errors, are written to standard error. If standard error fails,
+the remark is lost.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def line(prompt: str) -> str:
 
 
 def finish() -> None:
-    """Flushes what argparse has printed. Raises an error if that fails."""
+    """Flushes what argparse has printed. Raises an error if flushing fails."""
     answer("", end="")
     remark("", end="")
 

@@ -97,7 +97,7 @@ def run_fork(context: Context) -> None:
 
 def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
     """Copies the part of the conversation before the point of the fork. If that point is a number of tokens, copies no
-    turn. llmctl does not know how many turns these tokens are.
+    turn, because llmctl does not know how many turns these tokens are.
     """
     at = options.at
     if at is None:

@@ -162,8 +162,8 @@ def _size(meta: Json) -> str:
 
 
 def _sampling(recommended: Json) -> str:
-    """Returns a text with the default values of the most common sampling parameters, which the model's file can
-    recommend.
+    """Returns a text with the defaults of the most common sampling parameters. The model's file can recommend these
+    defaults.
     """
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)

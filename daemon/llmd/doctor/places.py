@@ -62,7 +62,7 @@ def _is_any(host: str) -> bool:
 
 
 def _version_of_llmd(host: str, number: int) -> str:
-    """Returns the version of the llmd on the port. Returns "" if another program listens there."""
+    """Returns the version of the llmd that listens on the port. Returns "" if another program listens there."""
     connection = http.client.HTTPConnection(host, number, timeout=_ANSWER_S_MAX)
     try:
         connection.request("GET", "/live", headers={"Host": "localhost"})
@@ -75,7 +75,9 @@ def _version_of_llmd(host: str, number: int) -> str:
 
 
 def _holder_of(number: int, processes: Path) -> str:
-    """Returns the name and pid of the process on the port. Returns "" if this user may not see that process."""
+    """Returns the name and pid of the process that listens on the port. Returns "" if this user may not see that
+    process.
+    """
     inodes = set()
     for table in ("tcp", "tcp6"):
         with suppress(OSError):

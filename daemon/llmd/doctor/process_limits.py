@@ -47,7 +47,7 @@ def shared_memory(directory: Path, n_needed: int) -> Finding:
 
 
 def session_table_bytes(config: Config) -> int:
-    """Returns about how many bytes the session table can have. It has a token array for each entry."""
+    """Returns about how many bytes the session table can have. The table has a token array for each entry."""
     n_entries = config.max_sessions + config.scratch_sessions + config.max_parked
     return n_entries * (config.ctx_size or limits.AGENT_CONTEXT_TOKENS) * _TOKEN_BYTES
 
