@@ -2,7 +2,7 @@
 
 One thread opens, starts, stops and closes the engine, and does nothing else. These calls block, and libllm requires the
 same thread for all of them. Only the event loop pushes commands and drains events. Text is rendered and tokenized in
-the text threads. cffi releases the interpreter lock during these calls.
+the text threads. cffi releases the interpreter lock during every call of libllm.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Engine:
         self._push_surely(wire.Pause(request, paused))
 
     async def ask(self, make: Callable[Concatenate[int, P], Question], *fields: P.args, **named: P.kwargs) -> Reply:
-        """Sends a command, and returns the reply. `make` is the type of the command. It is called with the next request
+        """Sends a command, and returns the reply. `make`, the type of the command, is called with the next request
         number and `fields`.
         """
         command = make(self._next_request(), *fields, **named)
@@ -240,7 +240,7 @@ class Engine:
 
     def _drain(self) -> bool:
         """Receives one batch of events. Returns False if no event waited. If further events wait, the descriptor of the
-        events stays readable. The event loop then calls this again.
+        events stays readable. The event loop then calls this method again.
         """
         n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
         if n <= 0:
@@ -289,7 +289,7 @@ class Engine:
     # --- text --------------------------------------------------------------------------------------------------------
 
     async def render_chat(self, owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
-        """Renders a conversation. `request` returns the JSON for llm_chat_render, and is called in the text thread.
+        """Renders a conversation. `request` returns the JSON for llm_chat_render, and is called in a text thread.
         Raises ApiError if the template refuses the conversation.
         """
         return await self.in_thread(owner, n_bytes, lambda: render_chat(self._engine, request()))

@@ -73,7 +73,7 @@ def _float(text: str) -> float:
 
 
 def body_scan(n_ctx: int) -> JsonScan:
-    """Returns the check of request bodies for a model whose context has `n_ctx` tokens."""
+    """Returns the JsonScan for request bodies. `n_ctx` is the number of tokens of the model's context."""
     n_values = limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx
     return JsonScan(
         {

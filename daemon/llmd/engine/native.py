@@ -203,7 +203,7 @@ def loading_per_mille() -> int:
 
 
 class SegmentError(Exception):
-    """The session table of another process could not be opened. `word` is the status word of the error."""
+    """Raised if the session table of another process could not be opened. `word` is the status word of the error."""
 
     def __init__(self, name: str, status: int) -> None:
         self.word = STATUS_WORDS[status]
@@ -346,7 +346,7 @@ class SessionTable:
                 yield view
 
     def tokens(self, entry: int) -> array[int] | None:
-        """Returns the resident tokens of a branch, or None if the entry has no branch."""
+        """Returns the tokens of the branch in an entry, or None if the entry has no branch."""
         capacity = 4096
         while True:
             out = array("i", bytes(4 * capacity))

@@ -66,8 +66,8 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
-    """Calls llm_chat_render. The returned prompt usually has the whole conversation. If it continues the kept tokens of
-    a past answer, it has only the messages after that answer.
+    """Calls llm_chat_render. The returned prompt usually has the whole conversation. If the prompt continues the kept
+    tokens of a past answer, it has only the messages after that answer.
     """
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
@@ -141,8 +141,8 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
 
 
 def make_constraint(engine: Any, constraint: Constraint) -> bytes:
-    """Compiles a constraint for the GENERATE command. Raises an ApiError. It names the client's field, and the part of
-    the constraint that cannot be enforced.
+    """Compiles a constraint for the GENERATE command. If a part of the constraint cannot be enforced, raises an
+    ApiError that names this part and the client's field.
     """
     request = json.encode({"kind": constraint.kind, "text": constraint.text, "strict": constraint.is_strict})
     document = ffi.new("llm_document *")

@@ -44,7 +44,7 @@ class DownloadDisplay:
             return
         self._drawn_s = now
         line = bar(download, self._seconds_left(download, now))[: shutil.get_terminal_size().columns - 1]
-        end = "\r" if download.is_running else "\n"  # a log line overwrites the bar, as does the message after Ctrl-C
+        end = "\r" if download.is_running else "\n"  # after \r, the next log line overwrites the bar
         try:
             sys.stderr.write(f"\033[K{line}{end}")
             sys.stderr.flush()

@@ -121,9 +121,9 @@ def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
 
 def _bytes_for_cached(name: HubName, free_bytes: int | None) -> int | None:
     """Returns the memory for a model that needs no download. If the user named a quantization or a file, returns None,
-    because the size must not matter here. If the model is too large, libllm refuses it, and its message says so. If the
-    user named neither, the weights may take all memory that is free now. With a smaller share, a busy machine would
-    download a smaller model although a cached one fits.
+    because the size of the model must not overrule the user. If that model is too large, libllm refuses it with a
+    message about the size. If the user named neither, the weights may take all memory that is free now. With a smaller
+    share, a busy machine would download a smaller model although a cached one fits.
     """
     if free_bytes is None or name.quantization or name.file:
         return None

@@ -73,7 +73,7 @@ def _read(file: BinaryIO) -> Header:
 
 
 def _value(file: BinaryIO, kind: int) -> Value | None:
-    """Reads a value. Skips an array, and returns None."""
+    """Reads a value. If the value is an array, skips it and returns None."""
     if kind == _STRING:
         return _text(file)
     if kind == _ARRAY:

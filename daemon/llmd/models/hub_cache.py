@@ -22,7 +22,7 @@ _MODELS = "models--"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of a repository that are in the cache, at one commit."""
+    """The cached GGUF files of a repository at one commit."""
 
     repository: str
     folder: Path

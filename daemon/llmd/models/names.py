@@ -1,5 +1,5 @@
-"""Parses names of models. `OWNER/NAME[:QUANTIZATION]` names a repository of the hub. Every other name is that of a file
-on this machine.
+"""Parses names of models. `OWNER/NAME[:QUANTIZATION]` names a repository of the hub. Every other name means a file on
+this machine.
 """
 
 from __future__ import annotations
