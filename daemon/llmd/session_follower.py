@@ -1,4 +1,4 @@
-"""Updates the daemon's remembered answers and turns of a session after each change of the session by the engine.
+"""Updates the answers and turns that the daemon remembers of a session, each time the engine has changed the session.
 
 The engine reports the changes of sessions in the order in which they happen. So the remembered answers and turns of a
 session name never belong to an earlier session of the same name. A change is also reported if the client that requested
@@ -37,8 +37,8 @@ class SessionFollower:
                 self.answers.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
-        """Forgets the answers and turns of a session that the engine has forgotten. Exception: a request already uses a
-        new session of this name.
+        """Forgets the answers and turns of a session that the engine has forgotten. Exception: forgets nothing if a
+        request already uses a new session of this name.
         """
         if not self.is_in_use(owner, session):
             self._forget(owner, session)

@@ -71,10 +71,10 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
     """Yields the generated tokens, which follow the prompt in the session table. The last one is the last token that
-    the client can have seen. Yields nothing if other tokens have replaced them.
+    the client can have seen. Yields nothing if other tokens have replaced the generated tokens.
 
-    For a request without a session, this also yields the generated tokens of other requests with the same prompt.
-    `answer_of` rejects tokens whose text is not this answer.
+    For a request without a session, this function also yields the generated tokens of other requests with the same
+    prompt. `answer_of` rejects tokens whose text is not this answer.
 
     The decode thread may already run the next request in this session. This is safe. `SessionTable.tokens` returns a
     consistent copy, and `answer_of` keeps only tokens whose text was delivered. The tokens in TEXT events could not be

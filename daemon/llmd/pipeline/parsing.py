@@ -65,7 +65,8 @@ class Parsing:
 
     async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[ContentPart]:
         """Parses text, and returns the parts that can be reported now. `is_final` says that this is the last text of
-        the answer. `is_cut` says that the answer was cut off after it. Each call must be awaited before the next call.
+        the answer. `is_cut` says that the answer was cut off after this text. Each call must be awaited before the next
+        call.
         """
         if not (text or is_final):
             return []
@@ -171,8 +172,8 @@ class _Call:
 
 
 def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:
-    """Returns the number of reasoning tokens. Finds the reasoning in the answer's unparsed text, and counts the tokens
-    there. `thoughts` are the passages of reasoning, each as a list of the pieces in which the passage arrived.
+    """Returns the number of reasoning tokens. Finds the reasoning in the answer's text before parsing, and counts the
+    tokens there. `thoughts` are the passages of reasoning, each as a list of the pieces in which the passage arrived.
     """
     n_tokens = at = 0
     for pieces in thoughts:

@@ -1,6 +1,6 @@
 """Makes the tokenized prompt of a request. A raw prompt is only tokenized. A conversation often begins with messages
-whose tokens are known from an earlier answer. Such a beginning is a Past (answers/memory.py). The prompt has these
-tokens unchanged, and the template renders only the messages after them.
+whose tokens are known from an earlier answer. Such a beginning, with its tokens, is a Past (answers/memory.py). The
+prompt has these tokens unchanged, and the template renders only the messages after them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _with_client_param(error: ApiError, form: Form) -> ApiError:
 
 def _digests(services: Services, chat: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
     """Returns the digests of the conversation. Raises ApiError if the conversation has too much text for the context.
-    `n_bytes` is the size of the request, or 0 if the conversation does not have to fit.
+    `n_bytes` is the size of the request, or 0 if the conversation does not have to fit into the context.
     """
     context_limits = services.engine.context_limits
     if n_bytes > context_limits.n_bytes:  # a smaller request cannot have too much text
@@ -189,9 +189,9 @@ class _Rendering:
         return dataclasses.replace(found, prompt=prompt)
 
     async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
-        """Returns how many tokens of the prompt come before a mark. `head` has the messages up to the mark, and
-        `tokens` is the whole prompt. The result is the number of first tokens that the rendered head and the prompt
-        have in common. It is 0 if the template cannot render the head alone.
+        """Returns how many tokens of the prompt come before a mark of the client (cache_control). `head` has the
+        messages up to the mark, and `tokens` is the whole prompt. The result is the number of first tokens that the
+        rendered head and the prompt have in common. It is 0 if the template cannot render the head alone.
         """
         chat = msgspec.structs.replace(self.chat, has_opening=False, continues=False)
         try:

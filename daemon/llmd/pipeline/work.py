@@ -22,8 +22,8 @@ from .services import Services
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
-"""The value of `seed` that stands for a random seed. In other servers, -1 means a random seed. It does so here, too,
-because -1 modulo _SEEDS is this number.
+"""The value of `seed` that stands for a random seed. In other servers, -1 means a random seed. In llmd, -1 means the
+same, because -1 modulo _SEEDS is this number.
 """
 T = TypeVar("T")
 

@@ -238,8 +238,8 @@ def is_listened_on(path: Path) -> bool:
 
 
 def descriptors_for(n_connections: int) -> int:
-    """Raises the process's limit on open files as far as `n_connections` connections need. The hard limit is not
-    exceeded. Returns how many connections the process can have with the new limit, at most `n_connections`.
+    """Raises the process's limit on open files, so that `n_connections` connections are possible. The new limit does
+    not exceed the hard limit. Returns how many connections are possible now, at most `n_connections`.
     """
     needed = n_connections + limits.DESCRIPTORS_RESERVED
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

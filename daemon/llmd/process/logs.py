@@ -84,7 +84,7 @@ class Sink(logging.Handler):
             while left and self._writable.poll(0 if self._lost else limits.LOG_PATIENCE_MS):
                 left = left[os.write(self._descriptor, left[: select.PIPE_BUF]) :]
         except OSError:
-            pass  # EPIPE, ENOSPC, EIO or EAGAIN: the line is lost, and the next line is tried again
+            pass  # EPIPE, ENOSPC, EIO or EAGAIN: the line is lost, but the next line is tried
         if len(left) < len(data):
             self._is_torn = len(left) > 0
         return not left

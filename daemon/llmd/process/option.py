@@ -31,7 +31,7 @@ class ValueKind:
     expects: str
     """Says which texts are valid. Error messages show it after "expected"."""
     words: tuple[str, ...] = ()
-    """All valid texts, if there are only a few. Empty for other types."""
+    """All valid texts, if there are only a few. Empty otherwise."""
 
 
 def _text(value: str) -> str:
