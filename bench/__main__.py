@@ -35,7 +35,9 @@ NAMES = (
 
 
 class Scenario(Protocol):
-    """The interface of a module that has one measurement. The first line of its docstring describes it in --help."""
+    """The interface of a module that has one measurement. The first line of the module's docstring describes the
+    measurement in --help.
+    """
 
     __doc__: str
     MODELS: tuple[str, ...]

@@ -6,9 +6,9 @@ An input has three figures:
 - the peak memory
 
 The daemon records in histograms for how long its event loop is blocked. The figure is the upper bound of the highest
-bucket that has an entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the machine
-can block the event loop, too. The case "nothing" sends no input. Its figures show for how long other programs block the
-event loop. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
+bucket that has a new entry. "loop blocked" is wall-clock time (llmd_event_loop_lag_seconds). Other programs on the
+machine can block the event loop, too. The case "nothing" sends no input. Its figures show for how long other programs
+block the event loop. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A gap is the time between two texts of a stream. A step is the median gap of the four streams while no other request
 runs. "longest gap" is the median of the longest gaps of the four streams. A single stream can have a long gap without a
-pause of the model: it waits until all tokens of a character have been generated. So the median is used. A newcomer is a
-request with a long prompt.
+pause of the model, because its text waits until all tokens of a character have been generated. So the median is used. A
+newcomer is a request with a long prompt.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a stream with structured output costs the other streams.
 
-Measures the gaps between the tokens of streams without structured output, called free streams. They run alone, next to
-a stream with a JSON schema (a "form"), and next to one more free stream.
+Measures the gaps between the tokens of streams without structured output, called free streams. There are three cases:
+the free streams run alone, next to a stream with a JSON schema (a "form"), or next to one more free stream.
 """
 
 from __future__ import annotations

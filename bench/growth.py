@@ -44,7 +44,7 @@ class Form:
     name: str
     path: str
     body: Callable[[int], Body]
-    """Returns the body of a request whose answer has about this number of tokens."""
+    """Returns the body of a request. The argument is the approximate number of tokens of the answer."""
 
 
 @dataclass(frozen=True, slots=True)

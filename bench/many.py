@@ -7,7 +7,7 @@ Measures decode after a prompt of 64 tokens:
 
 The tokens per second of all streams are counted from the first text of any stream. Every server runs one turn before
 the measured turns. After each turn, the sessions of the turn are deleted. So every turn finds the same slots. Streams
-in every other slot ("staggered") are compared with streams in neighboring slots. Their sessions are equally warm.
+in every other slot ("staggered") are compared with streams in neighboring slots. The sessions of both are equally warm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What idle sessions cost a running one. A daemon with other sessions is compared with a daemon that has none.
+"""What idle sessions cost a running session. A daemon with other sessions is compared with a daemon that has none.
 
 An idle session should cost only memory. The two daemons get the same prompts, one daemon after the other.
 """

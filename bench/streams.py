@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What the client has measured for one stream."""
+    """The client's measurements of one stream."""
 
     n_bytes: int
     sent_us: int
