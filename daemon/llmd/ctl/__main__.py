@@ -103,8 +103,8 @@ class VerbParser(argparse.ArgumentParser):
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
     """Returns a parser with the options that can come before or after the verb. `defaults` says whether the parser sets
-    defaults for these options. Only the parser of the whole command line does. If the parser of the verb set defaults,
-    too, these defaults would overwrite an option that comes before the verb.
+    defaults for these options. Only the parser of the whole command line sets them. If the parser of the verb set
+    defaults, too, these defaults would overwrite an option that comes before the verb.
     """
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("everywhere")

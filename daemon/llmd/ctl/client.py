@@ -81,7 +81,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class Client:
     """Sends requests to the daemon, each over a new connection. Reusing a connection would save little, because llmctl
-    sends few requests. To cancel an answer, its connection is closed.
+    sends few requests. To cancel an answer, llmctl closes the connection.
     """
 
     def __init__(self, socket_path: str, timeout_s: float | None, stream_timeout_s: float | None = None) -> None:

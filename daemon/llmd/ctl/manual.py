@@ -46,7 +46,7 @@ ENVIRONMENT = Section(
         ("LLMD_SOCKET", "path of llmd's unix socket, unless --socket is set"),
         ("XDG_RUNTIME_DIR", "the default socket is llmd/llmd.sock in this directory"),
         ("XDG_STATE_HOME", "directory for conversations, instead of ~/.local/state"),
-        ("LLMD_MODELS_DIR", "directory with GGUF files that llmctl models lists, too"),
+        ("LLMD_MODELS_DIR", "directory with more GGUF files that llmctl models list shows"),
         ("HF_HOME", "directory of downloaded models, instead of ~/.cache/huggingface"),
         ("HF_TOKEN", "token for private and gated models of huggingface.co"),
         ("NO_COLOR", "if set, llmctl does not dim notes"),
