@@ -1,5 +1,5 @@
 """The table of all endpoints. The HTTP routes and /openapi.json are made from this table. Each path is served with and
-without /v1.
+without the prefix /v1.
 """
 
 from __future__ import annotations

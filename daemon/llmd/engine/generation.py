@@ -7,7 +7,7 @@ Owned by the event loop. When an event arrives, the engine calls one of the `on_
 that waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text that has accumulated is
 returned as one text. So a slow client gets fewer writes instead of a growing delay. If too much text of a stream
 accumulates, the engine pauses the generation until the text is taken. `cancel_reason` says why a generation was
-cancelled. A cancelled generation also ends only with the engine's last event.
+cancelled. Like every generation, a cancelled generation ends only with the last event of the engine.
 """
 
 from __future__ import annotations

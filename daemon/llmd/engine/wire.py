@@ -114,7 +114,7 @@ class Pause(_Command, frozen=True, tag=5, gc=False):
 class Fork(_OfSession, frozen=True, tag=6, gc=False):
     new_session: str
     at: int = ALL_TOKENS
-    """Number of tokens of the session with which the fork begins. ALL_TOKENS stands for all of them."""
+    """Number of the session's first tokens that the fork copies. ALL_TOKENS stands for all tokens."""
     replace: bool = False
     """Whether to close an existing session with the new name."""
 

@@ -70,8 +70,8 @@ def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
 
 
 def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
-    """Yields the generated tokens, which follow the prompt in the session table. The last one is the last token that
-    the client can have seen. Yields nothing if other tokens have replaced the generated tokens.
+    """Yields the generated tokens, which follow the prompt in the session table. The last of them is the last token
+    whose text the client can have received. Yields nothing if other tokens have replaced the generated tokens.
 
     For a request without a session, this function also yields the generated tokens of other requests with the same
     prompt. `answer_of` rejects tokens whose text is not this answer.

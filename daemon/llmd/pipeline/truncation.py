@@ -1,9 +1,10 @@
 """Truncates conversations that do not fit the context, if the request allows it.
 
-Truncation removes all messages before a message of the user, except system messages. A truncated conversation can begin
-only at some user messages, the truncation points. The text between two of these points is about a quarter of the
-context. New messages at the end do not move these points. So in each further request, the truncated conversation begins
-at the same message as long as it fits. The tokens in the model's memory can then be reused.
+Truncation chooses a message of the user and removes all messages before this message, except system messages. A
+truncated conversation can begin only at some user messages, the truncation points. The text between two of these points
+is about a quarter of the context. New messages at the end do not move these points. So in each further request, the
+truncated conversation begins at the same message as long as it fits. The tokens in the model's memory can then be
+reused.
 """
 
 from __future__ import annotations
