@@ -86,7 +86,7 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
     X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory of checkpoints.")                                        \
     X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints evicted to make room.")                      \
-    X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")                                           \
+    X(CELLS_USED, "kv_cells_used", 'g', "KV cells that hold tokens.")                                                  \
     X(STATE_USED, "state_used_bytes", 'g', "Bytes of llmd_state_bytes that sessions use.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,

@@ -41,14 +41,14 @@
 /* The source of the state with which a request started (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
     X(NEW, 0, "new", "The session had no tokens.")                                                                     \
-    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
-    X(EQUAL, 2, "equal", "The prompt equals the resident tokens.")                                                     \
-    X(REWIND, 3, "rewind", "The session was truncated to the common prefix.")                                          \
-    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                     \
-    X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                     \
+    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt begins with the session's tokens: only new tokens are prefilled.")  \
+    X(EQUAL, 2, "equal", "The prompt equals the session's tokens.")                                                    \
+    X(REWIND, 3, "rewind", "The session was truncated to its common prefix with the prompt.")                          \
+    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint whose tokens begin the prompt was restored.")                \
+    X(SHARED, 5, "shared", "Another session held a longer prefix of the prompt and was copied.")                       \
     X(RESTORED, 6, "restored", "The session's state was loaded from host memory or from disk.")                        \
-    X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                         \
-    X(TORN, 8, "torn", "The resident state was invalid: everything is prefilled.")
+    X(MISMATCH, 7, "mismatch", "No tokens could be reused: the whole prompt is prefilled.")                            \
+    X(TORN, 8, "torn", "The session's state was invalid: the whole prompt is prefilled.")
 
 /* How a generation ended. Each accepted GENERATE has exactly one FINISHED event, which carries one of these
  * outcomes. */
