@@ -18,8 +18,8 @@ SessionId = Annotated[
 PromptCacheKey = Annotated[
     str | None,
     note(
-        "Names the session if neither session_id nor a header does. If the queue of that session is full, the "
-        "request is answered without a session."
+        "Names the session if neither session_id nor a header does. If the queue of the session that this "
+        "parameter names is full, the request is answered without a session."
     ),
 ]
 Metadata = Annotated[Any, note("metadata.session_id names the session if no other field or header does.")]

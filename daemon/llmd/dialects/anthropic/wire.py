@@ -159,11 +159,11 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "Which tools the answer calls: auto, any, tool with a name, or none. disable_parallel_tool_use: at most "
         "one call.")] = None  # fmt: skip
     thinking: Annotated[ThinkingWish | None, note(
-        "enabled or disabled sets the template variable enable_thinking. With another type, the template decides. "
-        "budget_tokens: maximum tokens of the reasoning. display is ignored.")] = None  # fmt: skip
+        "The type enabled or disabled sets the template variable enable_thinking. With another type, the template "
+        "decides. budget_tokens: maximum tokens of the reasoning. display is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
-        "effort sets the template variable reasoning_effort. xhigh and max set high. format: a JSON schema for "
-        "the answer.")
+        "The member effort sets the template variable reasoning_effort. The efforts xhigh and max count as high. "
+        "The member format has a JSON schema for the answer.")
     ] = None  # fmt: skip
     output_format: Annotated[OutputFormat | None, note("Old name of output_config.format.")] = None
     metadata: Annotated[Any, note(

@@ -179,8 +179,8 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
-        "effort sets the template variable reasoning_effort. The effort none also sets enable_thinking to false. "
-        "summary: return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
+        "The member effort sets the template variable reasoning_effort. The effort none also sets enable_thinking to "
+        "false. summary: return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
         "reasoning.encrypted_content: also return the reasoning as encrypted_content. You can send encrypted_content "
         "back. message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip

@@ -208,8 +208,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     )
     return_tokens: Annotated[bool | None, note("Other name of return_token_ids.")] = None
     return_progress: Annotated[bool | None, note(
-        "true: a stream reports prompt_progress while llmd processes the prompt. It has total, cache, processed and "
-        "time_ms.")
+        "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
     ] = None  # fmt: skip
     timings_per_token: Annotated[bool | None, note(
         "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
@@ -285,8 +284,8 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     max_completion_tokens: Annotated[int | None, note("New name of max_tokens. Overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
         "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
-        "text as its input. The members of a custom tool are name, description, format. The format is text, or "
-        "grammar with syntax lark or regex and a definition. llmd ignores tools of other types.",
+        "text as its input. The members of a custom tool are name, description, format. The format is text or "
+        "grammar. A grammar has a definition, and the syntax lark or regex. llmd ignores tools of other types.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
         "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
@@ -309,14 +308,14 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "Sets the template variable reasoning_effort. The effort none also sets enable_thinking to false.")
     ] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
-        "type (enabled or disabled) sets the template variable enable_thinking. budget_tokens sets "
+        "The member type (enabled or disabled) sets the template variable enable_thinking. budget_tokens sets "
         "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning: Annotated[Reasoning | None, note(
-        "enabled sets the template variable enable_thinking. effort sets reasoning_effort. max_tokens sets "
+        "The member enabled sets the template variable enable_thinking. effort sets reasoning_effort. max_tokens sets "
         "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
-        "Where the answer has its reasoning. auto or deepseek: in reasoning_content, as by default. none: in the "
-        "text, as the model wrote it.")] = None  # fmt: skip
+        "Where the answer has its reasoning. auto or deepseek (default): the reasoning is in reasoning_content. "
+        "none: the reasoning is in the text, as the model wrote it.")] = None  # fmt: skip
     thinking_budget_tokens: Annotated[int | None, note(
         "Maximum tokens of the reasoning. After this number, llmd makes the model end the reasoning. -1: no limit.")
     ] = None  # fmt: skip
