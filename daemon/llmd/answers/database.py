@@ -179,7 +179,7 @@ class Database:
 
     def _sealed(self, key: Key, body: bytes) -> bytes:
         """Returns a checksum followed by the body. The checksum also covers the model's fingerprint and the key. So a
-        body is not accepted for another model or key.
+        body that was stored for one model and key is not accepted for another model or key.
         """
         sealed = repr((self._fingerprint, key)).encode() + body
         return hashlib.blake2b(sealed, digest_size=_CHECKSUM_BYTES).digest() + body
@@ -205,7 +205,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
         RefusedError,
         sqlite3.DatabaseError,
         UnicodeError,
-    ) as error:  # sqlite3 raises UnicodeError if its message quotes a damaged name
+    ) as error:  # sqlite3 raises UnicodeError if an error message quotes a damaged name
         if isinstance(error, sqlite3.OperationalError):
             raise
         log.warning("renamed the database of answers and began a new one", extra=fields(path=path, reason=str(error)))
@@ -216,7 +216,7 @@ def _open_database(path: Path) -> sqlite3.Connection:
 def _connect(path: Path | str) -> sqlite3.Connection:
     """Opens and checks the file of a database. Raises RefusedError, sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # damaged text is found by the checksum
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # the checksum detects damaged text
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").fetchall()

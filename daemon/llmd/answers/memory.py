@@ -182,7 +182,7 @@ class AnswerMemory:
     def keep_for(self, record: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
         """Keeps the answer in the session of `record`. This session may have been renamed since the request arrived. If
         the session was forgotten in the meantime, the answer is dropped. If the prompt continued an earlier answer,
-        `answer.since` is the digest of that answer, and `past` are the tokens of the conversation up to and including
+        `answer.since` is the digest of that answer. `past` are then the tokens of the conversation up to and including
         that answer. If that answer was dropped or replaced in the meantime, `past` is stored with the new answer.
         """
         if self._sessions.get((record.owner, record.name)) is not record:
@@ -228,8 +228,8 @@ class AnswerMemory:
             self.copy(owner, parent, session)
 
     def source(self, owner: int, parent: str, session: str) -> str:
-        """Returns the session whose answers a request uses. This is the parent if there is one and the session is not
-        known yet. Otherwise it is the session itself.
+        """Returns the session whose answers a request uses. This is the parent if the request has a parent and the
+        session is not known yet. Otherwise it is the session itself.
         """
         return parent if parent and session and (owner, session) not in self._sessions else session
 
