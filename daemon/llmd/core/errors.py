@@ -146,8 +146,8 @@ _STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "versio
 
 
 class ApiError(Exception):
-    """A refusal or failure of a request, with a code of the table. An Envelope (http/envelope.py) writes the error as
-    the body that an API specifies.
+    """A refusal or failure of a request, with one of the codes in CODES. An Envelope (http/envelope.py) writes the
+    error as the body that an API specifies.
     """
 
     def __init__(
@@ -191,8 +191,8 @@ class ContextLengthError(ApiError):
     """
 
     def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
-        """`n_tokens` is the smallest context, in tokens, that the request would fit. It includes one token for the
-        answer.
+        """`n_tokens` is the smallest context, in tokens, that the request would fit. This size includes one token for
+        the answer.
         """
         self.n_ctx = n_ctx
         self.n_tokens = n_tokens

@@ -159,7 +159,9 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     of the prompts.
     """
     parent: str = ""
-    """The parent session. If the session of this request does not exist yet, it begins as a fork of the parent."""
+    """The parent session. If the session of this request does not exist yet, the session begins as a fork of the
+    parent.
+    """
     n_answers: int = 1
     """Number of answers to each prompt."""
     n_tried: int = 0
@@ -200,7 +202,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     echoes: bool = False
     """Whether the answer begins with the prompt's text."""
     is_cold: bool = False
-    """Whether to prefill the whole prompt, without reuse of resident tokens."""
+    """Whether to prefill the whole prompt, without reuse of any state."""
     prefill_only: bool = False
     """Whether to prefill the prompt for a later request, without an answer."""
 

@@ -67,7 +67,7 @@ applies instead.
 HALF_CLOSED_LOOK_S_MAX = 0.5
 """Longest interval between two checks whether a client that has closed its sending direction still reads its answer."""
 PROBE_S = 5.0
-"""Interval of the probes that show whether a client that has closed its sending direction still exists
+"""Interval of probes to a client that has closed its sending direction. A probe shows whether the client still exists
 (http/connection.py).
 """
 

@@ -15,8 +15,8 @@ import msgspec
 from .errors import ApiError
 
 EndReason = Literal["end", "stop", "length"]
-"""Words of llm_outcome. `end` means that the model ended the answer, `stop` that a stop string or stop token ended it,
-and `length` that the answer reached its limit on tokens.
+"""Words of llm_outcome. `end`: the model ended the answer. `stop`: a stop string or stop token ended the answer.
+`length`: the answer reached its limit on tokens.
 """
 
 
@@ -120,7 +120,7 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     prefill_ms: float
     decode_ms: float
     diverged_at: int | None = None
-    """Index of the first prompt token that differs from the resident tokens."""
+    """Index of the first prompt token that differs from the session's tokens."""
     diverged_before: str | None = None
     """Text of the prompt before this token."""
     diverged_after: str | None = None

@@ -1,5 +1,6 @@
-"""The table of sampling parameters. llmd makes from its rows: the types RequestedSampling and SamplingDefaults, the
-checks of ranges, and the sampling members of requests in all dialects, with their descriptions. Types only, no I/O.
+"""The table of sampling parameters. From its rows, llmd makes the types RequestedSampling and SamplingDefaults, and the
+checks of ranges. The sampling members of requests in all dialects, with their descriptions, also come from these rows.
+Types only, no I/O.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
 
 
 def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
-    """Returns the choice. Raises ApiError in two cases: the choice names a tool that the request does not have, or a
-    tool call is required, but the request has no tools.
+    """Returns the choice. Raises ApiError if the choice names a tool that the request does not have. Also raises
+    ApiError if a tool call is required, but the request has no tools.
     """
     names = {tool.name for tool in tools}
     for name in choice.names:
