@@ -60,7 +60,8 @@ _USER_PREFIX = "uid-"
 
 def caller_of(user: int | None) -> Caller:
     """Returns the caller of a TCP connection if no keys are set. `user` is the user id of the client's program, or None
-    if the kernel does not know the user. Each user of this machine is an owner, and the owner's number is the user id.
+    if the kernel does not know the user. Each user of this machine is an owner. The owner's number is the user id,
+    except for root and for the user that runs the daemon.
     """
     if user == os.geteuid():
         return OWN_USER
@@ -122,9 +123,9 @@ class KeyRing:
         return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
-        """Returns the caller whose API key one of these headers contains. Raises ApiError if neither contains a known
-        key. Compares the header's key with every known key, even after a match. So the time of the comparison reveals
-        nothing about the known keys.
+        """Returns the caller whose API key one of these headers contains. Raises ApiError if neither header contains a
+        known key. Compares the header's key with every known key, even after a match. So the time of the comparison
+        reveals nothing about the known keys.
         """
         scheme, _, token = (authorization or "").partition(" ")
         secret = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
@@ -341,7 +342,8 @@ _HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
     """Refuses a request whose Host header is not a name of this server. This stops DNS rebinding. In such an attack,
-    the host name of a web page is made to point to this machine. The Host header then has the host name of that page.
+    the attacker makes the host name of a web page point to this machine. The Host header then has the host name of that
+    page.
     """
     name = host_name(host or "")
     if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):

@@ -1,7 +1,7 @@
 """Handles a request that generates text or embeddings. Reads the request, passes it through the pipeline, and delivers
 the answer as one body or as a stream.
 
-The first byte of the answer is sent only after the engine has admitted the request. So a refusal can have an HTTP
+The first byte of the answer is sent only after the engine has admitted the request. So a refusal can have an HTTP error
 status. A failure after the first byte is reported as an event of the stream.
 """
 

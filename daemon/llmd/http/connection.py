@@ -303,8 +303,8 @@ class Connection(web.RequestHandler):
 
     def _bytes_unread(self) -> int:
         """Returns the number of bytes that the client has not read. These bytes are in the transport's buffer and in
-        the kernel's send buffer. The transport's buffer alone would not reveal a slow client. It shrinks only after a
-        large part of the kernel's buffer has become free.
+        the kernel's send buffer. The transport's buffer alone would not reveal a slow client. The transport's buffer
+        shrinks only after a large part of the kernel's buffer has become free.
         """
         if self._pipe is None:
             return 0

@@ -3,7 +3,7 @@ any thread.
 
 The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
 errors. If msgspec refuses the document, llmd decodes each of its members alone. A refused member is examined in the
-same way. This ends at the depth of the declared type, which limits the cost for any document.
+same way. The examination ends at the depth of the declared type. This limits the cost for any document.
 
 An integer can be written as a float, such as `4.0`. Some languages of clients do not distinguish integers from floats,
 such as JavaScript, Lua and PHP. msgspec alone would refuse a float in place of an integer.

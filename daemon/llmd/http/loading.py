@@ -32,8 +32,8 @@ _SCAN = body_scan(0)
 
 
 class _Streamed(msgspec.Struct):
-    """A body of which only the member `stream` is decoded. It says whether the answer is streamed. Errors in other
-    members are ignored.
+    """A body of which only the member `stream` is decoded. This member says whether the answer is streamed. Errors in
+    other members are ignored.
     """
 
     stream: msgspec.Raw = msgspec.Raw(b"null")

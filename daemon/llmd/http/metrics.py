@@ -1,5 +1,5 @@
-"""Metrics in Prometheus' text format. They are the engine's counters, current values, and the counts and times that the
-daemon has recorded. Owned by the event loop. Rendering all metrics takes about a millisecond.
+"""Metrics in Prometheus' text format. The metrics are the engine's counters, current values, and the counts and times
+that the daemon has recorded. Owned by the event loop. Rendering all metrics takes about a millisecond.
 
 Times are in seconds and sizes in bytes, never in multiples such as milliseconds. Only the names of counters end in
 _total.

@@ -28,7 +28,9 @@ class OtherModel:
 
 
 async def other_models(request: web.Request) -> list[OtherModel]:
-    """Returns the models on this machine without the served one. Returns none if the caller is no administrator."""
+    """Returns the models on this machine except the served one. Returns an empty list if the caller is no
+    administrator.
+    """
     state = request.app[STATE]
     if not request[FACTS].caller.is_admin:
         return []

@@ -41,8 +41,8 @@ interface, the kernel finds sockets that are bound to this interface or to no in
 """
 _CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
 """States of a connected socket that a program still holds. Their names in tcp_states.h are ESTABLISHED, FIN_WAIT1,
-FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. The user of a socket in another state must not be used: the kernel may
-report root, or the socket may belong to another program that listens on the client's port.
+FIN_WAIT2, CLOSE_WAIT, LAST_ACK and CLOSING. The user of a socket in another state must not be used. For such a socket,
+the kernel may report root. Such a socket may also belong to another program that listens on the client's port.
 """
 _OVERFLOW_UID = 65534
 """The user id that the kernel reports for every user outside this process's user namespace."""
@@ -247,8 +247,8 @@ class _Tables:
         - Several users have a socket with these addresses. The same link-local address can exist on several interfaces,
           and the tables do not show the interface.
 
-        Raises UnknownUserError if a table is too long. Also raises it if the client is on this machine, but no table
-        has its socket.
+        Raises UnknownUserError if a table is too long. Also raises UnknownUserError if the client is on this machine,
+        but no table has its socket.
         """
         addresses = [_mapped(name) for name in (client, own)]
         for _ in range(_READINGS):

@@ -52,7 +52,7 @@ class Endpoint:
     @property
     def waits_for_model(self) -> bool:
         """True if requests wait while the model loads. Requests of llmctl and requests without a body, such as requests
-        for lists, are refused instead: people and monitors want an answer at once.
+        for lists, are refused instead, because people and monitors want an answer at once.
         """
         return self.takes is not None and not self.path.startswith("/v1/sessions/")
 

@@ -1,4 +1,4 @@
-"""/v1/sessions/{id}/explain: shows which tokens the last turns of a session reused, and why not more."""
+"""/v1/sessions/{id}/explain: shows how many tokens each of the last turns of a session reused, and why not more."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ def may_see(caller: Caller, owner: int) -> bool:
 
 
 def find(request: web.Request) -> Session:
-    """Returns the report of the session in the path. Raises ApiError if the session table has no such session that the
-    caller may see.
+    """Returns the report of the session in the path. Raises ApiError if the session table has no session of this id
+    that the caller may see. Also raises ApiError if several owners have such a session.
     """
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
     session_key.valid_id("id", name)
@@ -170,8 +170,8 @@ def uint32_of(text: str) -> int | None:
 
 
 def check(name: str, reply: Reply) -> None:
-    """Raises ApiError unless the engine has executed a command on the session `name`. NOT_FOUND means that the session
-    was closed before the engine executed the command.
+    """Raises ApiError unless the engine has executed a command on the session `name`. The status NOT_FOUND means that
+    the session was closed before the engine executed the command.
     """
     if reply.status == Status.NOT_FOUND:
         raise not_found(name)

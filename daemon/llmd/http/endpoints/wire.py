@@ -100,8 +100,8 @@ class SessionList(msgspec.Struct, frozen=True):
     places: Places
     storage: Storage
     scratch: list[Session]
-    """Branches of requests that name no session, the last used first. Their ids can be used in GET /v1/sessions/ID and
-    GET /v1/sessions/ID/explain.
+    """Branches of requests that name no session, the most recently used first. Their ids can be used in GET
+    /v1/sessions/ID and GET /v1/sessions/ID/explain.
     """
     object: Literal["list"] = "list"
 
@@ -277,7 +277,7 @@ class ModelMeta(msgspec.Struct, frozen=True):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """A model: the served one, or another one on this machine, which only administrators see."""
+    """The served model, or another model on this machine. Only administrators see the other models."""
 
     id: str
     created: int
@@ -290,7 +290,7 @@ class Model(msgspec.Struct, frozen=True):
     size: int
     """Size in bytes."""
     loaded: bool = True
-    """Whether llmd serves the model. Only one model is loaded, and every request is answered by it."""
+    """Whether llmd serves the model. Only one model is loaded, and it answers every request."""
     owned_by: str = "llmd"
     object: Literal["model"] = "model"
 
@@ -306,7 +306,7 @@ class AnthropicModel(Model, frozen=True, kw_only=True):
     type: Literal["model"] = "model"
     display_name: str
     created_at: str
-    """The time of the start, in the format of RFC 3339."""
+    """The time at which llmd started, in the format of RFC 3339."""
     max_input_tokens: int
     max_tokens: int
     """Maximum number of tokens of an answer. The prompt and the answer together must fit into the context."""
