@@ -33,8 +33,8 @@ def placeholder(kind: str) -> str:
 
 def only_server_tools(param: str, kind: str) -> ApiError:
     """Returns the error for a request whose tools all run on a provider's servers. If a request also has other tools,
-    llmd ignores the tools that it cannot run. If it ignored all tools, the client would believe that the answer was
-    made with them.
+    llmd ignores the tools that it cannot run. If llmd ignored all tools, the client would believe that the answer was
+    made with the tools.
     """
     return unsupported(
         param, f"{quoted(kind)} runs on a provider's servers and not in llmd, and the request offers no other tool"

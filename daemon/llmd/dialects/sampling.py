@@ -37,7 +37,7 @@ def _note(row: SamplingParameter) -> msgspec.Meta:
 
 @samples(_EVERY)
 class EverySampling(msgspec.Struct, frozen=True, kw_only=True):
-    """All sampling parameters of llama.cpp. llmd also accepts them in OpenAI's chat completions and completions."""
+    """All sampling parameters of llama.cpp. llmd also accepts them in OpenAI's chat and text completions."""
 
     samplers: Annotated[
         list[str] | str | None,

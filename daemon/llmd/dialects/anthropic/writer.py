@@ -239,7 +239,7 @@ class MessageWriter(Writer):
         """Returns stop_reason and stop_sequence."""
         if has_calls and end.reason != "length" and not end.has_broken_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
-        if end.reason == "stop" and end.stop is None:  # a stop token is reported like an end by the model
+        if end.reason == "stop" and end.stop is None:  # a stop token counts as the model's own end
             return {"stop_reason": "end_turn", "stop_sequence": None}
         if end.reason == "length" and end.usage.n_generated < self._n_tokens_max:
             return {"stop_reason": "model_context_window_exceeded", "stop_sequence": None}

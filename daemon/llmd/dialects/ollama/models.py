@@ -95,7 +95,7 @@ def _listed(one: OtherModel) -> wire.ListedModel:
         name=local.name,
         model=local.name,
         size=local.candidate.n_bytes,
-        digest=local.path.resolve().name.removeprefix("sha256-"),  # in a cache, files have their hash as name
+        digest=local.path.resolve().name.removeprefix("sha256-"),  # in a cache, a file's name is its hash
         details=_other_details(one),
         modified_at=stamp(local.modified_s),
     )

@@ -60,8 +60,8 @@ class _Calls:
 
     def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
         """Returns the last call. If its arguments are not a JSON object, returns a text with its name and arguments
-        instead. Some models write line breaks between the arguments. These are removed, because each line of the stream
-        must be a complete JSON object.
+        instead. Some models write line breaks between the arguments. llmd removes these line breaks, because each line
+        of the stream must be a complete JSON object.
         """
         if self._open is None:
             return []

@@ -115,7 +115,7 @@ class AnswerWriter(Writer):
 
     @abstractmethod
     def _content(self, part: Part) -> dict[str, Any] | str:
-        """Returns the content of the event for this part. It is empty if the part has no content."""
+        """Returns the content of the event for this part, or an empty value if the part has no content."""
 
     def _frame(self, index: int) -> tuple[bytes, bytes]:
         opens, _, closes = self._chunk(index, self._content(TextPart(index, "text"))).rpartition(b'"text"')

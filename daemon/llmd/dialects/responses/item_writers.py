@@ -1,8 +1,8 @@
-"""Writes the items of an answer: its messages, reasoning and tool calls. Each item has an item writer. It makes the
+"""Writes the items of an answer: its messages, reasoning and tool calls. Each item has an item writer, which makes the
 events of the item while the answer is generated, and the complete item at the end. Pure.
 
-An Event here is only a part of an event. It has the event's name, and its members after sequence_number, as JSON
-without braces. writer.py completes the event.
+An `Event` in this file is only a part of a server-sent event: the event's name, and the members after sequence_number
+as JSON without braces. writer.py completes the event.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ def _output(item: InputItem) -> PlainMessage:
 
 
 def _wrapped(output: dict[str, Any]) -> str:
-    """Returns the text of a tool's output that is an object. The API expects a text or a list, but some clients put the
-    text into a member `content`, and some send a screenshot without a list around it.
+    """Returns the text of a tool's output that is an object. The API expects a text or a list. But some clients put the
+    text into a member `content`, and others send a screenshot without a list around it.
     """
     if output.get("type") in _PICTURES:
         return placeholder("image")

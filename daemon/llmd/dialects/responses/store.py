@@ -2,8 +2,9 @@
 and with the conversation before its answer.
 
 The store is in memory. The database has a copy, from which the next daemon fills its store. The number and the bytes of
-responses are limited, in total and per owner. Beyond a limit, the least recently used response is removed. A stored
-response never changes. Only the event loop changes the store, and text threads can read it.
+responses are limited, in total and per owner. Beyond its share, an owner loses its least recently used response. Beyond
+a total limit, the owner with the most bytes loses a response. A stored response never changes. Only the event loop
+changes the store, and text threads can read it.
 """
 
 from __future__ import annotations

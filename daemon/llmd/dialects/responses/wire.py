@@ -69,7 +69,9 @@ class InputCallOutput(msgspec.Struct, frozen=True):
 
 
 class InputOtherCall(msgspec.Struct, frozen=True):
-    """A call of another tool that the client runs, for example a shell. It is neither a function nor a custom tool."""
+    """A call of another tool that the client runs, for example a shell. This tool is neither a function nor a custom
+    tool.
+    """
 
     call_id: str | None = None
     arguments: Any = None

@@ -126,8 +126,8 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """The schema at the place where llama-server expects it. It is allowed with the types json_object and json_schema,
-    and enforced as if `strict` were true.
+    """The schema, at the place where llama-server expects a schema. This member is allowed with the types json_object
+    and json_schema. The schema is enforced as if `strict` were true.
     """
 
 
