@@ -1,8 +1,8 @@
 """The last turns of each session, for `explain`, and the positions at which the user's messages begin, for `fork`.
 Owned by the event loop.
 
-The turns of an earlier daemon are not known. Beyond limits.TURN_SESSIONS_MAX sessions, the turns of the least recently
-used sessions are forgotten.
+The turns of an earlier daemon are not known. Beyond limits.TURN_SESSIONS_MAX sessions, the owner with the most sessions
+loses the turns of its least recently used session.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def reason_text(reason: int, *, is_from_own: bool) -> str:
 
 
 def scratch_id(entry: int) -> str:
-    """Returns the id that lists of sessions show for a branch for requests without a session. `entry` is the branch's
-    entry. No session can have such an id, because session ids have no spaces.
+    """Returns an id for a branch that serves requests without a session. Lists of sessions show this id. `entry` is the
+    branch's entry. No session can have such an id, because session ids have no spaces.
     """
     return f"(scratch {entry})"
 
