@@ -51,7 +51,7 @@ struct ring {
     /* The producer's cache line. Only the producer writes its members; the consumer reads `published`. */
     alignas(CACHE_LINE_BYTES) _Atomic uint64_t published;
     uint64_t released_seen;  /* last value loaded from `released` */
-    uint64_t reserved_at;    /* position at which the reservation begins, with the skipped bytes */
+    uint64_t reserved_at;    /* position at which the reserved record begins, after skipped bytes */
     uint64_t reserved_bytes; /* 0 if nothing is reserved */
 
     /* The consumer's cache line. Only the consumer writes its members; the producer reads `released`. */

@@ -28,9 +28,9 @@ struct session_table {
 
 /* ---- the lock that shows whether the owner of a segment lives ---- */
 
-/* The process that created a segment is its owner. It holds this lock, on its own open file, until it dies. A process
- * that gets the lock knows that the owner is dead. A pid would not show that. It means nothing in another pid
- * namespace, and a later process may have the same pid. */
+/* The process that created a segment is its owner. The owner holds this lock, on an open file of its own, until it
+ * dies. So a process that gets the lock knows that the owner is dead. A pid would not show that. A pid means nothing in
+ * another pid namespace, and a later process may have the same pid. */
 static bool lock(int fd)
 {
     return flock(fd, LOCK_EX | LOCK_NB) == 0;

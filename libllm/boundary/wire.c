@@ -254,8 +254,8 @@ static bool utf8_is_valid(const uint8_t *text, size_t n)
     return true;
 }
 
-/* Reads the length of a string or of binary data, which is a number of 1, 2 or 4 bytes. Its size depends on the first
- * byte `head`, which is head8, head8 + 1 or head8 + 2. */
+/* Reads the length of a string or of binary data. The length is a number of 1, 2 or 4 bytes if the first byte `head` is
+ * head8, head8 + 1 or head8 + 2. */
 static uint64_t take_length(wire_reader *r, uint8_t head, uint8_t head8)
 {
     if (head < head8 || head > head8 + 2) {
@@ -390,8 +390,8 @@ static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void 
     }
 }
 
-/* Writes a string or binary data with its length, which is a number of 1, 2 or 4 bytes. The first byte is then head8,
- * head8 + 1 or head8 + 2, as in take_length. */
+/* Writes a string or binary data with its length. The length is a number of 1, 2 or 4 bytes. To say which, the first
+ * byte is head8, head8 + 1 or head8 + 2, as in take_length. */
 static void put_long_bytes(wire_writer *w, uint8_t head8, const void *bytes, size_t n_bytes)
 {
     const uint8_t larger = n_bytes <= UINT8_MAX ? 0 : n_bytes <= UINT16_MAX ? 1 : 2;
