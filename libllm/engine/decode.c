@@ -11,11 +11,11 @@ int decode_open(decode *d)
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
     /* The limit on notices, which are events of no live request (decode.h). A command or a result of the store is taken
-     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). It adds at
-     * most one notice, and opens at most two sessions. A result can also start all deferred commands. Each of them adds
-     * one notice and opens one session. For each session that is opened, another may be forgotten, which adds a notice.
-     * Before the next command or result is taken, every open session may be forgotten, and LOOSE_EXPIRED_MAX sessions
-     * that have no entry. */
+     * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). The command
+     * or result adds at most one notice, and opens at most two sessions. A result can also start all deferred commands.
+     * Each deferred command adds one notice and opens one session. For each session that is opened, another may be
+     * forgotten, which adds a notice. Before the next command or result is taken, every open session may be forgotten,
+     * and LOOSE_EXPIRED_MAX sessions that have no entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -164,8 +164,8 @@ static uint64_t idle_now(decode *d)
 }
 
 /* Forgets idle sessions that have expired. Does nothing before the oldest session can expire. Also does nothing while
- * `notices` has an event that has not been delivered. Each expired session adds an event FORGOTTEN to it, and these
- * events must not pile up. */
+ * `notices` has an event that has not been delivered. Each expired session adds an event FORGOTTEN to `notices`, and
+ * these events must not pile up. */
 static void expire(decode *d)
 {
     if (d->idle_ms_max == 0 || d->n_notices > 0) {

@@ -128,8 +128,8 @@ static void end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 }
 
 /* Ends a request. If the request's branch is parked, the branch's state had to stay in host memory for the request. Now
- * the state can go to disk. It must do so if parked states exceed their limit (table_spill). But if another state
- * already waits for the busy store, nothing is spilled now. */
+ * this state can go to disk. So states are spilled if the parked states exceed their limit (table_spill). But if
+ * another state already waits for the busy store, nothing is spilled now. */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     const bool is_parked = r->branch != NULL && !branch_has_slot(r->branch);

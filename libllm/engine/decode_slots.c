@@ -73,8 +73,8 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->is_decoding && !would_wait;
 }
 
-/* Whether the KV cache has room for the tokens of request `r` and for one more token. The tokens of other requests take
- * room, too. Of the other requests, counts only those that make progress and are among the first n to arrive. */
+/* Whether the KV cache has room for the tokens of request `r`, for one more token, and for the tokens of other
+ * requests. Of the other requests, counts only those that make progress and are among the first n to arrive. */
 static bool fits_with_requests(const decode *d, const request *r, uint32_t n)
 {
     const model *m = d->model;
@@ -105,8 +105,8 @@ static bool is_at_share(const decode *d, const request *r, bool read)
 }
 
 /* Whether new requests must wait for a generation that lost its slot. They wait if OVERTAKEN_MAX requests have begun
- * since the generation lost its slot, and if the generation could now continue. To continue, it needs room in the KV
- * cache next to the requests that arrived before it. Its owner must also have slots left in its share. */
+ * since the generation lost its slot, and if the generation could now continue. To continue, the generation needs room
+ * in the KV cache next to the requests that arrived before it. Its owner must also have slots left in its share. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
@@ -206,11 +206,11 @@ static decode_among holders_of(const decode *d, const request *r)
                                                       : AMONG_KIND;
 }
 
-/* Parks the branch of a request that holds a slot without progress. Does so only if that helps `r`. If `r` has begun,
- * it helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource that `r` lacks
- * (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the resource. If none
- * of them makes progress, all could wait for each other, so the branch of one of them is parked. Only one branch is
- * parked before the next step. Thus decoding sessions wait for one copy at most. */
+/* Parks the branch of a request that holds a slot without progress. Does so only if parking helps `r`. If `r` has
+ * begun, parking helps if the freed KV cells are enough for `r`. If `r` is new, other requests may hold the resource
+ * that `r` lacks (holders_of). As long as one of these requests makes progress, nothing is parked: it will free the
+ * resource. If none of them makes progress, all could wait for each other, so the branch of one of them is parked. Only
+ * one branch is parked before the next step. Thus decoding sessions wait for one copy at most. */
 static bool make_way(decode *d, const request *r)
 {
     const branch *b = r->branch;

@@ -76,8 +76,8 @@ static uint32_t in_blocks(uint32_t n)
 
 /* ---- mixed calls: prefill in the same model call as decoding requests ---- */
 
-/* What is left of a step's prefill: the time `us` and `n` tokens. spent_us is the time that requests have already
- * got. */
+/* What is left of a step's prefill: the time `us` and `n` tokens. spent_us is the time that is already given to
+ * requests. */
 typedef struct budget {
     double us;
     uint32_t n;
