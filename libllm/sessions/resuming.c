@@ -31,8 +31,8 @@ static bool can_give(const branch *donor, const branch *b)
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
-/* Describes a parked donor as a source. A parked state is loaded as a whole. Only in a LLM_MEMORY_DENSE model can it be
- * truncated after that. Such a model keeps the KV cache of all tokens in all layers. */
+/* Describes a parked donor as a source. A parked state is loaded as a whole. Only a LLM_MEMORY_DENSE model can truncate
+ * the loaded state, because such a model keeps the KV cache of all tokens in all layers. */
 static resume_source parked_source(const model *m, const branch *donor)
 {
     const uint32_t n = donor->parked.k;
@@ -75,9 +75,9 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
     }
 }
 
-/* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers. A
- * longer checkpoint that is not whole cannot be used. Only CHECKPOINTS_LOOKED_AT checkpoints are considered, so an
- * unusable checkpoint must not displace a usable one. */
+/* Returns for how many of the prompt's first tokens the branch or a donor holds the KV cache of the attention layers.
+ * Longer checkpoints that are not whole cannot be used, so the caller does not gather them. They would take the places
+ * of usable ones, because only CHECKPOINTS_LOOKED_AT checkpoints are gathered. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
     const bool is_trusted = b->record.state != LLM_STATE_TORN;

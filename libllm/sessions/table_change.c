@@ -121,8 +121,8 @@ void table_change_settled(branch_table *table, const store_job *job)
 
 /* ---- undo ---- */
 
-/* Whether the branch has a state file, or will have one. Its branch file must then stay. A state file is useless
- * without the branch file. */
+/* Whether the branch has a state file, or will have one. If so, the branch file must stay, because a state file is
+ * useless without the branch file. */
 static bool has_state_file(const branch *b)
 {
     return b->parked.where == PARKED_WRITING || b->parked.where == PARKED_ON_DISK || b->parked.where == PARKED_READING;

@@ -84,7 +84,7 @@ static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
     share_add_up(table->holdings, table->n_entries);
 }
 
-/* Marks in table->holdings the files to be removed, until they have n_over bytes in total. Returns false if all
+/* Marks in table->holdings files to be removed, until the marked files have n_over bytes in total. Returns false if all
  * removable files together are smaller. Also returns false if the file of `b` would be chosen. */
 static bool choose_victims(branch_table *table, const branch *b, size_t n_bytes, size_t n_over)
 {

@@ -96,8 +96,8 @@ static bool needs_slot(const branch *b)
     return b->running != NULL ? !b->running->is_paused : b->waiting != NULL && !b->waiting->is_early;
 }
 
-/* Whether `other` waits for a slot, and its state is in memory or being read. Both branches must be named, or both
- * scratch. */
+/* Whether `other` waits for a slot of the kind that `b` needs (named or scratch), and the state of `other` is in memory
+ * or being read. */
 static bool is_coming(const branch *other, const branch *b)
 {
     return other != b && other->is_open && !branch_has_slot(other) && needs_slot(other) &&

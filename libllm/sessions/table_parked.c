@@ -70,11 +70,12 @@ static void drop_state(branch_table *table, branch *b)
     session_table_count(table->shared.session_table, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-/* WAIT_LEAST_US is the shortest time after which a wait for the store is given up. Other programs may keep the disk
- * busy for a moment, and prefilling the tokens of a dropped state would delay all requests. */
+/* A wait for the store is not given up before WAIT_LEAST_US, because other programs may keep the disk busy for a
+ * moment. After a wait that was given up, the tokens of the dropped state must be prefilled again, which delays all
+ * requests. Exception: if the store is known to be slow, shorter waits are given up, too. */
 enum { SLOW_LOGGED_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
-/* Called when a request or state has waited for the store in vain. */
+/* Called when a wait for the store is given up. */
 static void report_slow_store(branch_table *table, uint64_t now_us)
 {
     table->shelf.is_store_slow = true;
@@ -280,8 +281,8 @@ void table_written(branch_table *table, const store_job *job)
         return;
     }
     if (job->linked_id != 0 && !is_writing) {
-        /* the job should have linked the state file of another branch (table_copy). It failed, so this branch has no
-         * state file, and its parked state is forgotten */
+        /* the job should have linked the state file of another branch (table_copy). The job failed, so this branch has
+         * no state file, and its parked state is forgotten */
         (void)table_remove_state(table, b);
     }
     if (is_held) {

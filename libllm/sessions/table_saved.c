@@ -5,8 +5,8 @@
 
 #include "sessions/branch_table.h"
 
-/* Sets *state to the state to be saved, which then counts as in flight (ledger.h). If there is no state, or only on
- * disk, sets *state to NULL. Returns false if memory is short. */
+/* Sets *state to the state to be saved, which then counts as in flight (ledger.h). Sets *state to NULL if there is no
+ * state, or if the state is only on disk. Returns false if memory is short. */
 static bool hold_state(branch_table *table, branch *b, blob **state, uint32_t *k)
 {
     const bool has_slot = branch_has_slot(b);

@@ -21,7 +21,8 @@ static void changed(branch_table *table, const store_job *job)
 static void take_one(branch_table *table, store_job *job)
 {
     table->shelf.slot_until_us = 0;
-    /* a change of a branch file is small. Its result does not show that the store is fast enough for states again */
+    /* a branch file is small. So the result of its change does not show that the store is fast enough for states
+     * again */
     table->shelf.is_store_slow = table->shelf.is_store_slow && job->verb == STORE_CHANGE;
     switch (job->verb) {
     case STORE_WRITE:
