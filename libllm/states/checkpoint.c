@@ -78,10 +78,10 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-/* Each checkpoint points to its parent, the longest proper prefix of it among the owner's checkpoints. The chain of
- * parents contains all checkpoints that are prefixes of a checkpoint. So no operation has to compare a history with all
- * others. Such comparisons take long if histories have many tokens in common. An example is a system prompt of 20,000
- * tokens in thousands of checkpoints.
+/* Each checkpoint points to its parent. The parent is the longest of the owner's other checkpoints whose tokens are a
+ * prefix of the checkpoint's tokens. The chain of parents contains all checkpoints that are prefixes of a checkpoint.
+ * So no operation has to compare a checkpoint with all others. Such comparisons take long if checkpoints have many
+ * tokens in common. An example is a system prompt of 20,000 tokens in thousands of checkpoints.
  *
  * Parents are used for eviction only, so tokens with equal hashes count as equal here. But before a checkpoint is
  * restored, its tokens are compared (checkpoint_find, checkpoint_match). */
@@ -106,8 +106,8 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
     return parent;
 }
 
-/* Whether the tokens of `other` begin with those of c. Both must have the same parent. The last tokens of c are
- * compared first. They nearly always differ if the histories diverge. */
+/* Whether the tokens of `other` begin with those of c. Both checkpoints must have the same parent. The last tokens of c
+ * are compared first. If the histories diverge, these tokens nearly always differ. */
 static bool continues(const checkpoint *other, const checkpoint *c)
 {
     const uint32_t known = c->parent != NULL ? c->parent->k : 0;
@@ -277,7 +277,8 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
     }
     checkpoint *c = calloc(1, sizeof *c);
     int32_t *own_tokens = malloc(k * sizeof *tokens);
-    /* make_room comes last, because it evicts checkpoints. They would be lost in vain if a later allocation failed */
+    /* make_room comes last, because it evicts checkpoints. If a later allocation failed, these checkpoints would be
+     * lost in vain */
     if (c == NULL || own_tokens == NULL || !make_room(store, n_bytes)) {
         free(c);
         free(own_tokens);

@@ -67,7 +67,7 @@ uint64_t durable_sum_end(durable_sum *s)
 
 /* ---- names ---- */
 
-/* Called if getrandom failed. A system-call filter may refuse getrandom but allow the device. */
+/* Called if getrandom failed. A system-call filter may refuse getrandom but allow /dev/urandom. */
 static bool read_random_device(uint64_t *id)
 {
     FILE *device = fopen("/dev/urandom", "rbe");

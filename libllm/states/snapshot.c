@@ -18,7 +18,7 @@ enum {
     ORDER_MARK = 0x01020304,
 };
 
-/* The first bytes of the headers of both kinds of files. */
+/* The beginning of the header of a branch file and of a state file. */
 typedef struct file_mark {
     char magic[8];
     uint32_t version;

@@ -105,9 +105,9 @@ void store_job_free(store_job *job)
 }
 
 /* Creates the SWEEP for the branches whose branch files `job` removes or resets. The SWEEP removes the state files of
- * these branches. Queued jobs may still write these state files, so the SWEEP is done after them. It is done before
- * states that are pushed later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if memory is
- * short. Then the next start removes the state files whose branch files are gone. */
+ * these branches. Queued jobs may still write these state files, so the SWEEP is done after them. But the SWEEP is done
+ * before states that are pushed later. Returns NULL if `job` removes and resets no branch file. Also returns NULL if
+ * memory is short. Then the next start removes the state files whose branch files are gone. */
 static store_job *sweep_after(const store_job *job)
 {
     bool any = false;
@@ -303,7 +303,7 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
 }
 
 /* Writes model.txt, which tells people to which model the directory belongs. The directory's own name is only the
- * digest of the model. llmd does not read this file. */
+ * digest of the model. llmd itself never reads model.txt. */
 static void name_directory(const store_options *options)
 {
     char *path = NULL;

@@ -137,8 +137,8 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
-/* Returns the time stamp of a new file. It is later than the stamp of the replaced file even if the clock was set back.
- * A scan that finds two files of one label keeps the newer. */
+/* Returns the time stamp of a new file. This time stamp is later than that of the replaced file, even if the clock was
+ * set back. A scan that finds two files of one label keeps the newer. */
 static uint64_t stamp_after(const saved_entry *old)
 {
     const uint64_t now = clock_ms();
