@@ -157,8 +157,8 @@ struct host_bytes {
 
 /* Makes a real context over the loaded weights and measures the context. This takes 27 ms, and reserves addresses but
  * takes no memory. If the process may not reserve enough addresses, no context can be made. Then llama.cpp's own
- * measurement (measure_at) is used. It loads the file twice without weights, which takes 520 ms with a vocabulary of
- * 151,936 tokens. */
+ * measurement (measure_at) is used. measure_at loads the file twice without weights, which takes 520 ms with a
+ * vocabulary of 151,936 tokens. */
 host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
                    llama_context_params params, uint32_t n_ctx)
 {

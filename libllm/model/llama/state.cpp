@@ -73,8 +73,9 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     return holds(m, seq, k);
 }
 
-/* Returns whether there are cells for k tokens of `seq`. If so, a load that failed was given an invalid state. Shared
- * cells are counted once for each sequence, so more cells can be free than this function assumes, but never fewer. */
+/* Called after a load failed. Returns whether there are cells for k tokens of `seq`. If there are, the saved state was
+ * invalid. Shared cells are counted once for each sequence, so more cells can be free than this function assumes, but
+ * never fewer. */
 bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 {
     if (m->info.n_cells == UINT32_MAX) {

@@ -23,8 +23,8 @@ struct sim_script {
     uint16_t (*next)[256]; /* next node for each node and byte; node 0 is the root */
     uint16_t *ends;        /* number of the reply whose trigger ends at the node, counted from 1, or 0 */
     uint16_t *parents;     /* failure links, used only to build the automaton. The text of a node is the beginning of a
-                            * trigger. Its link leads to the node whose text is the longest proper suffix of that
-                            * text */
+                            * trigger. The node's link leads to the node whose text is the longest proper suffix of
+                            * that text */
     uint32_t n_nodes;
 };
 
