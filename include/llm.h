@@ -88,7 +88,7 @@ typedef struct llm_device {
     char name[64];
     char description[128];
     uint64_t free_bytes, total_bytes;
-    int32_t is_gpu; /* 0: the processor, or an accelerator that uses the host's memory */
+    int32_t is_gpu; /* 0 for the processor, and for an accelerator that uses the host's memory */
 } llm_device;
 
 /* Measures this machine. Any thread. */
@@ -103,7 +103,7 @@ LLM_API size_t llm_devices(llm_device *out, size_t n_out);
 typedef struct llm_engine llm_engine;
 
 typedef struct llm_engine_options {
-    const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
+    const char *model;      /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists the options) */
     const char *table_name; /* POSIX shared-memory name ("/llmd-...") that is not in use yet, or NULL for private
                              * memory */
     /* Names of session tables that killed daemons have left, newest first, separated by spaces, or NULL. The engine
@@ -303,7 +303,7 @@ typedef enum llm_fim {
     LLM_FIM_PREFIX,     /* precedes the text before the gap */
     LLM_FIM_SUFFIX,     /* precedes the text after the gap */
     LLM_FIM_MIDDLE,     /* ends the prompt. The answer that fills the gap follows */
-    LLM_FIM_REPOSITORY, /* precedes the repository's name, which comes before its files */
+    LLM_FIM_REPOSITORY, /* precedes the repository's name. The name comes before the repository's files */
     LLM_FIM_FILE,       /* precedes each file of the repository */
     LLM_FIM_N,
 } llm_fim;
@@ -467,20 +467,20 @@ LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uin
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 
-/* Limits on one JSON document. The copy is the text that llm_json_scan makes of the document. */
+/* Limits on one JSON document. */
 typedef struct llm_json_limits {
     uint64_t n_values;       /* values of every kind, without the names in objects */
     uint64_t n_containers;   /* objects and lists */
     uint64_t n_keys;         /* names in objects */
     uint64_t depth;          /* levels of objects and lists, at most LLM_JSON_DEPTH_MAX */
-    uint64_t n_key_bytes;    /* bytes of one name in the copy */
+    uint64_t n_key_bytes;    /* bytes of one name, as llm_json_scan copies the name */
     uint64_t n_number_bytes; /* bytes of one number */
     uint64_t n_floats;       /* numbers that are slow to decode: all except integers of up to 18 digits */
-    uint64_t n_text_bytes;   /* bytes of all names and strings together in the copy */
+    uint64_t n_text_bytes;   /* bytes of all names and strings together, as llm_json_scan copies them */
 } llm_json_limits;
 
 typedef struct llm_json {
-    char *text; /* the copy; owned; not NUL-terminated */
+    char *text; /* the copy of the JSON, which is cheap to decode; owned; not NUL-terminated */
     size_t n_bytes;
     uint32_t verdict; /* llm_json_verdict */
     uint32_t depth;   /* number of open objects and lists where the scan ended */

@@ -147,7 +147,7 @@ typedef struct llm_session_table_view {
     uint32_t n_ctx;
     uint32_t n_counters;
     int64_t pid;
-    uint64_t started_ms; /* CLOCK_REALTIME at which the table was made */
+    uint64_t started_ms; /* time at which the table was made (CLOCK_REALTIME) */
     uint64_t bytes;
     char model[128];
     char fingerprint[40];

@@ -198,7 +198,7 @@ typedef struct llm_field {
     const char *name;
     uint32_t type; /* llm_field_type */
     uint32_t is_needed;
-    double least, most, otherwise; /* `otherwise` is the default of an entry that is not required */
+    double least, most, otherwise; /* range of the value; `otherwise` is the default if the entry is not required */
 } llm_field;
 
 /* Copies the row of the i-th entry of a command, or of the i-th parameter of `sampling`. Returns LLM_OK, or

@@ -84,10 +84,12 @@ class model_llama_threads {
     bool is_adaptive = false;
     uint64_t begun_us = 0, begun_waited_ns = 0;     /* time at which the step began, and how long the threads had waited
                                                      * for cores before the step */
-    uint64_t watched_us = 0, watched_waited_ns = 0; /* the same two times when `watch` was called */
+    uint64_t watched_us = 0, watched_waited_ns = 0; /* time at which `watch` was called, and how long the threads had
+                                                     * waited for cores before the call */
     std::vector<int> waits;                         /* open schedstat files of the pool's threads, which say how long
                                                      * each thread has waited for a core */
-    int own_waits = -1;                             /* the caller's schedstat file */
+    int own_waits = -1;                             /* schedstat file of the thread that computes together with the
+                                                     * pool's threads */
     pid_t own = 0;                                  /* id of the thread to which own_waits belongs */
 
     uint64_t all_waited_ns();
@@ -95,7 +97,7 @@ class model_llama_threads {
 
 /* The second context, which computes embeddings (embed.cpp). */
 struct model_llama_embedder {
-    std::mutex turn;                  /* the thread that uses the context holds this lock */
+    std::mutex turn;                  /* held by the thread that uses the embedding context */
     llama_context *context = nullptr; /* NULL until the first use, unless the model only computes embeddings */
     model_llama_threads threads;
     const int32_t *cancel_flag = nullptr; /* cancel flag (llm_embed) of the call that holds `turn` */
@@ -117,8 +119,8 @@ inline uint32_t model_llama_padded(uint32_t n)
  * of the last n_window_tokens tokens. */
 struct model_llama_cost {
     uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens */
-    uint64_t token_bytes = 0;        /* per token, in layers that keep all tokens */
-    uint64_t window_token_bytes = 0; /* per token, in layers that keep n_window_tokens tokens */
+    uint64_t token_bytes = 0;        /* bytes of one token in the layers that keep all tokens */
+    uint64_t window_token_bytes = 0; /* bytes of one token in the layers that keep only n_window_tokens tokens */
     uint32_t n_window_tokens = 0;
     uint64_t of(uint64_t n_tokens) const /* bytes of one sequence, without fixed_bytes */
     {
@@ -173,7 +175,8 @@ class model_llama_undo {
   private:
     model_llama *m;
     bool can_undo = false;
-    void *state = nullptr; /* mapped, so that the system gets the memory back after the call */
+    void *state = nullptr; /* copy of the recurrent state, in mapped memory, which the system gets back after the
+                            * call */
     size_t n_bytes = 0;
 };
 
@@ -191,8 +194,8 @@ struct model_llama final : model {
     bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, and not only up to
                                  * rounding */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
-    model_llama_cost cost;      /* on a device, the bytes of a token are those of the whole pool divided by the number
-                                 * of its cells */
+    model_llama_cost cost;      /* on a device, the bytes of a token are the bytes of the pool divided by the number of
+                                 * cells in the pool */
 
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are wrong after a failed step, and
      * are not used. */
@@ -258,10 +261,11 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
 
 void model_llama_backend_open(); /* only the first call of the process has an effect; any thread */
 void model_llama_log_clear();
-std::string model_llama_log_device_error(); /* the last error that a device's driver has logged, or "" */
-bool model_llama_log_has_flash();           /* whether a context with flash attention was made since the last clear */
-std::string model_llama_log_cause();        /* text of the first error in llama.cpp's log since the last clear, for
-                                             * error messages, or "" */
+std::string model_llama_log_device_error(); /* returns the last error that a device's driver has logged, or "" */
+bool model_llama_log_has_flash();           /* returns whether a context with flash attention was made since the last
+                                             * model_llama_log_clear */
+std::string model_llama_log_cause();        /* returns the first error in llama.cpp's log since the last
+                                             * model_llama_log_clear, for error messages, or "" */
 
 /* ---- path.cpp ---------------------------------------------------------------------------------------------------- */
 

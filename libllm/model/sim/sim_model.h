@@ -110,7 +110,7 @@ typedef struct sim_state {
     uint32_t n_since_control; /* tokens since the last control token, which is the position in the turn */
     uint8_t character[3];     /* bytes of an incomplete UTF-8 character */
     uint8_t n_character;
-    uint8_t n_missing; /* number of bytes that the character still needs */
+    uint8_t n_missing; /* number of bytes that the incomplete character still needs */
     bool is_wrong;     /* true for a wrong state, which is not the state after any tokens */
     sim_cue cue;       /* all zero without a script */
 } sim_state;
@@ -187,8 +187,8 @@ static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, 
     return &s->kept[k % m->n_kept];
 }
 
-void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes the sequence wrong until it is cleared or
-                                                                   * loaded */
+void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes the sequence's state wrong, until the
+                                                                   * sequence is cleared or a saved state is loaded */
 void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* from now on, the sequence shares only the cells of
                                                                    * its first k tokens */
 uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of a sequence that shares no cells */
