@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 typedef struct branch_candidate {
-    /* tokens of the branch's last prompt. The answer to it does not count, because a client may request another
-     * answer */
+    /* tokens of the branch's last prompt. The answer to this prompt does not count, because a client may request
+     * another answer */
     uint32_t n_history;
     uint32_t n_common; /* tokens of the common prefix of this branch and the request's prompt */
     uint32_t n_head;   /* tokens of the prompt's head, which many conversations share (llm_prompt) */
@@ -45,12 +45,12 @@ bool branch_is_continued(const branch_candidate *t);
  *
  * If the prompt continues no candidate, a branch whose state is on disk may still have the longest common prefix. Then
  * chooses this branch. The branch is truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new
- * branch, or replaces the least valuable branch. The value of a branch is n_tokens / (1 + n_uses). Here n_uses counts
- * the uses of other branches since the branch's last use.
+ * branch, or replaces the least valuable branch. The value of a branch is n_lost / (1 + n_uses). Here n_uses counts the
+ * uses of other branches since the branch's last use.
  *
- * The session has at most n_max branches. If n_max is 1, every prompt continues the only branch. But a session can
- * always have one branch more than it has anchored branches. `has_room` says whether the session can get another entry.
- * Without room, a new branch replaces a branch of this session. */
+ * The session has at most n_max branches. But a session can always have one branch more than it has anchored branches.
+ * `has_room` says whether the session can get another entry. Without room, a new branch replaces another branch of this
+ * session. If no branch can be opened or replaced, the prompt continues the branch with the longest common prefix. */
 branch_choice branch_choose(const branch_candidate *candidates, uint32_t n, uint32_t n_max, bool has_room);
 
 /* Chooses where to keep n_lost tokens that a truncation of branch `index` would discard. BRANCH_OPEN: in a new branch.

@@ -5,8 +5,8 @@
  * A checkpoint is most useful where later prompts are likely to diverge. Prefill pauses at these points:
  *   - the end of the head (system prompt and tools), with which many conversations begin. All of them can use this
  *     checkpoint
- *   - boundaries between messages, and marks that clients set, also within the head
- *   - the point where this prompt diverged from the resident tokens. The next prompt may diverge there, too
+ *   - boundaries between messages, and points that clients mark with cache_control, also within the head
+ *   - the point where this prompt diverged from the branch's tokens. The next prompt may diverge there, too
  *   - the prompt's end, where a model call ends anyway. The same prompt may come again, and then needs no prefill
  *
  * A model whose memory can be truncated to any prefix needs only the checkpoint at the end of the head. */
@@ -20,8 +20,9 @@
 #include "policy/resume.h"
 
 enum {
-    CHECKPOINT_HEAD_TOKENS_MIN = 32, /* prefilling a shorter head is faster than restoring its state */
-    /* minimum distance between checkpoints, in tokens. A nearer checkpoint saves too little. A pause of the prefill
+    CHECKPOINT_HEAD_TOKENS_MIN = 32, /* a shorter head gets no checkpoint, because prefilling such a head is faster than
+                                      * restoring its state */
+    /* a checkpoint that is at most this many tokens longer than another one saves too little. A pause of the prefill
      * costs one more model call, and every call reads all weights */
     CHECKPOINT_NEAR_TOKENS = 8,
     /* one point for each boundary, and one each for the head, a divergence and the end */
@@ -46,8 +47,9 @@ typedef struct checkpoint_points_input {
 
 typedef enum checkpoint_due {
     CHECKPOINT_NONE,
-    CHECKPOINT_OWN,  /* for later prompts of this session */
-    CHECKPOINT_HEAD, /* for all prompts that begin with this head; saved with the whole state, and pinned */
+    CHECKPOINT_OWN,  /* a checkpoint for later prompts of this session */
+    CHECKPOINT_HEAD, /* a checkpoint for all prompts that begin with this head; saved with the whole state, and
+                      * pinned */
 } checkpoint_due;
 
 void checkpoint_points_open(checkpoint_points *c, const checkpoint_points_input *in);

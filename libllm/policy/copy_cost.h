@@ -12,7 +12,7 @@ enum {
     COPY_COST_TOKENS_MIN = 32, /* fewer tokens are not worth a copy: prefilling them takes only one step */
     /* a copy of at most this size counts as free: it takes less time than any step */
     COPY_COST_FREE_BYTES = 1024 * 1024,
-    /* microseconds to copy a MiB, assumed before the first measurement: slow memory */
+    /* microseconds to copy a MiB, assumed before the first measurement. Only slow memory takes that long */
     COPY_COST_MIB_US_FIRST = 1000,
     COPY_COST_DISK_MIB_US_FIRST = 1000, /* microseconds to read a MiB from disk, assumed before the first measurement */
     /* a chat template may begin an answer with up to this many tokens that it omits in later prompts */
@@ -47,8 +47,8 @@ void copy_cost_learn_disk(copy_cost_pace *pace, size_t n_bytes, double us);
 double copy_cost_wait_us_max(const copy_cost_pace *pace, uint32_t n_tokens);
 
 /* Returns the microseconds saved by loading n_bytes of state from disk instead of prefilling n_tokens. Returns 0 if
- * nothing is saved. Loading includes the wait for n_bytes_before, which are queued for the disk, and the copy into the
- * model. */
+ * nothing is saved, or for fewer than COPY_COST_TOKENS_MIN tokens. Loading includes the copy into the model. It also
+ * includes the wait for n_bytes_before, the bytes of earlier reads and writes that the disk has not finished. */
 double copy_cost_fetch_saves_us(const copy_cost_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens);
 
 /* A branch, and a prompt that continues the branch but diverges from its tokens. */
@@ -64,7 +64,7 @@ typedef struct copy_cost_divergence {
 
 /* Whether to copy the branch before it is truncated to the common prefix. The copy keeps the tokens that the truncation
  * discards. Prefilling these tokens again must take longer than the copy, and the copy must fit the stall budget of
- * decoding requests. Prefill needs no such limit, because it is divided into steps and delays no decoding request.
+ * decoding requests. The prefill needs no such limit, because it is divided into steps and delays no decoding request.
  *
  * If the prompt only replaces the last answer, the old answer is not kept, because no client will send it again. For
  * example, if a template drops the reasoning of past answers, the next prompt replaces the last answer. */

@@ -18,13 +18,15 @@ typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t truncate_floor;
-    uint32_t n_cost; /* cost of a copy, as the number of tokens prefilled in the same time; 0 for `own` */
+    uint32_t n_cost; /* cost of copying the state: how many tokens could be prefilled in the same time; 0 for the
+                      * request's own branch */
 } resume_source;
 
 /* A checkpoint whose k tokens are the prompt's first k tokens. The caller has compared these tokens. */
 typedef struct resume_checkpoint {
     uint32_t k;
-    /* the checkpoint holds the whole state. Otherwise it can only be restored into a branch that holds its k tokens */
+    /* true if the checkpoint holds the whole state. Any other checkpoint can only be restored into a branch that holds
+     * the checkpoint's k tokens */
     bool is_whole;
     bool has_logits; /* the checkpoint includes the logits after its last token */
     uint32_t n_cost; /* cost of restoring the checkpoint: how many tokens could be prefilled in the same time */
@@ -34,11 +36,12 @@ typedef struct resume_input {
     const int32_t *prompt;
     uint32_t n_prompt;           /* > 0 */
     resume_source own;           /* the branch that the request uses */
-    uint32_t own_logits_at;      /* `own` has kept the logits after this many of its tokens; 0 if it has none */
+    uint32_t own_logits_at;      /* the branch `own` has kept the logits after this many tokens; 0 if no logits are
+                                  * kept */
     bool torn;                   /* `own` is invalid */
     bool cold;                   /* nothing is reused */
     bool may_keep_all;           /* true for a fork, which needs the state of the whole prompt but no logits */
-    bool was_parked;             /* `own` was parked and loaded since its last use */
+    bool was_parked;             /* the request's branch `own` was parked and loaded since its last use */
     const resume_source *donors; /* other branches that can be copied */
     uint32_t n_donors;
     const resume_checkpoint *checkpoints;
@@ -49,9 +52,10 @@ typedef struct resume_plan {
     llm_reason reason;
     /* number of prompt tokens whose state is reused. Equals n_prompt only with has_logits or may_keep_all */
     uint32_t n_keep;
-    int32_t diverged_at; /* first index at which prompt and `own` differ; -1 if there is none */
-    int32_t donor;       /* index in `donors` of the branch to copy first; -1 if `own` is used */
-    int32_t checkpoint;  /* index of the checkpoint to restore afterwards; -1 if none */
+    int32_t diverged_at; /* first index at which the prompt differs from the request's branch; -1 if there is none */
+    int32_t donor;       /* index in `donors` of the branch to copy first; -1 if no branch is copied */
+    int32_t checkpoint;  /* index of the checkpoint to restore after the copy, if any; -1 if no checkpoint is
+                          * restored */
     bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */
 } resume_plan;
 

@@ -22,10 +22,11 @@ typedef struct share_holding {
     bool may_go;
     uint64_t order; /* holdings with a smaller order are given up first */
     bool is_going;  /* already chosen to be given up */
-    /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. It is kept in
-     * the owner's first holding, and found with a hash table. */
+    /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. The account is
+     * kept in the owner's first holding, and is found with a hash table. */
     uint32_t account; /* index of the owner's first holding, which keeps the owner's account */
-    /* hash bucket number i, for the i-th holding: 1 + index of the bucket's first account, or 0 */
+    /* in the i-th holding, bucket number i of the hash table: 1 + index of the bucket's first account, or 0 if the
+     * bucket is empty */
     uint32_t bucket;
     uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
     uint32_t n_going; /* number of the owner's holdings that may still be given up */

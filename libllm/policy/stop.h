@@ -24,7 +24,7 @@ typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
     char *stops[LLM_STOPS_MAX]; /* point into one block of memory, which begins at stops[0] */
-    uint32_t n_ignored;         /* the first n_ignored stop strings are ignored */
+    uint32_t n_ignored;         /* the first n_ignored stop strings are not searched for */
     uint64_t n_fed;
     uint32_t n_held;
     char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */
@@ -34,7 +34,8 @@ typedef struct stop_result {
     char text[STOP_TEXT_BYTES_MAX]; /* released */
     uint32_t n_text;
     int32_t stop_index; /* index of the stop string that was found, or -1 */
-    /* raw bytes released by all feeds together. If a stop string was found, this is the offset at which it begins */
+    /* raw bytes released by all feeds together. If a stop string was found, this is the offset at which the stop string
+     * begins */
     uint64_t n_released;
 } stop_result;
 
