@@ -1,6 +1,7 @@
 /* ring.h: a byte ring for one producer thread and one consumer thread. Neither thread ever waits for the other. A full
  * ring is a normal outcome that the producer must handle. Each record is contiguous, so both threads can use the record
- * in place. libllm has two rings, one for commands and one for events. All their memory ordering is in ring.c. */
+ * in place. libllm has two rings, one for commands and one for events. Only ring.c contains code that orders memory
+ * accesses to the rings. */
 #ifndef LLM_RING_H
 #define LLM_RING_H
 
@@ -25,11 +26,11 @@ void ring_commit(ring *r, size_t n_bytes);
 /* called by the producer. Returns the number of bytes committed so far, which grows with every record */
 uint64_t ring_committed(const ring *r);
 
-/* Called by the consumer. ring_peek returns the oldest record, which stays valid until ring_release. It returns NULL if
- * the ring is empty. */
+/* Called by the consumer. ring_peek returns the oldest record, which stays valid until ring_release. ring_peek returns
+ * NULL if the ring is empty. */
 const void *ring_peek(ring *r, size_t *n_bytes);
 void ring_release(ring *r);
-/* called by either thread. If the producer gets false, the consumer may still empty the ring at any moment */
+/* called by either thread. If the producer gets false, the consumer may still empty the ring at any later moment */
 bool ring_is_empty(const ring *r);
 
 #endif

@@ -1,6 +1,6 @@
 /* session_table.h: writes the session table. The table is shared memory with counters and with an entry for each open
  * branch. llm_session_table.h describes its layout, and how other threads and processes read it. The writer is owned by
- * the decode thread. All memory ordering of the writer is in session_table.c. */
+ * the decode thread. Only session_table.c contains code that orders the writer's memory accesses. */
 #ifndef LLM_SESSION_TABLE_WRITER_H
 #define LLM_SESSION_TABLE_WRITER_H
 
@@ -15,15 +15,15 @@ typedef struct session_table session_table;
 
 /* Creates the table in a new shared-memory segment of this name, or in private memory if `name` is NULL. No segment of
  * the name may exist. The daemon uses random names. Thus no other process can create a segment of the name first. Also
- * removes this user's segments of dead daemons that were not used for a week. The memory is allocated at once with
- * posix_fallocate. Thus a full tmpfs is an error here and not a SIGBUS later. */
+ * removes segments that dead daemons of this user have left, if they are incomplete or were not used for a week. The
+ * memory is allocated at once with posix_fallocate. Thus a full tmpfs is an error here and not a SIGBUS later. */
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
 void session_table_close(session_table *p); /* unmaps and unlinks; NULL is allowed */
 
 /* Gives the segment its final name. Until then the name ends with SESSION_TABLE_OPENING. A daemon that dies while it
- * starts leaves an incomplete segment. No later daemon must adopt that segment. Returns LLM_IO if a segment of the
- * final name exists. */
+ * starts leaves an incomplete segment, which no later daemon may adopt. Returns LLM_IO if a segment of the final name
+ * exists. */
 #define SESSION_TABLE_OPENING ".opening"
 int session_table_publish(session_table *p);
 
@@ -44,7 +44,8 @@ const llm_session_table *session_table_reader(const session_table *p); /* valid 
 void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, const char *name, uint64_t id);
 void session_table_close_entry(session_table *p, uint32_t entry);
 void session_table_rename_entry(session_table *p, uint32_t entry,
-                                const char *name); /* the tokens stay; readers see the old or the new name */
+                                const char *name); /* the branch keeps its tokens; readers see either the old or the new
+                                                    * name */
 
 /* Returns the tokens of the entry's branch. The session table has the only copy of these tokens. Only the decode thread
  * may use the returned array, and must not change it. */

@@ -32,7 +32,8 @@ typedef struct session_table_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
-    int64_t pid;    /* pid of the segment's daemon, for people; the lock on the segment shows whether it lives */
+    int64_t pid;    /* pid of the segment's daemon, for people. The lock on the segment shows whether the daemon is
+                     * alive */
     uint64_t bytes; /* bytes of the whole segment */
     uint64_t started_ms;
     uint32_t n_entries;
@@ -93,9 +94,9 @@ static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
 }
 
 /* A reader of a segment. The engine's own segment is mapped. The segment of another process is read piece by piece into
- * a buffer. If its owner shortened a mapped segment, the reader would die of SIGBUS. The sizes and offsets are copied
- * from the header when the header is checked, and never read again. Thus a reader stays within bounds, whatever the
- * other process writes later. */
+ * a buffer. If the owner of a mapped segment shortened the segment, the reader would die of SIGBUS. The sizes and
+ * offsets are copied from the header when the header is checked, and never read again. Thus a reader stays within
+ * bounds, whatever the other process writes later. */
 struct llm_session_table {
     const uint8_t *base; /* NULL if the segment is read through fd */
     int fd;              /* -1 if the segment is mapped */

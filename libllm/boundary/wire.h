@@ -25,16 +25,17 @@ typedef struct wire_reader {
 } wire_reader;
 
 wire_reader wire_reader_open(const void *bytes, size_t n_bytes);
-bool wire_is_done(const wire_reader *r); /* no error has occurred, and no bytes are left */
+bool wire_is_done(const wire_reader *r); /* returns whether no error has occurred and no bytes are left */
 bool wire_read_bool(wire_reader *r);
 uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* accepts every integer encoding of a value in 0..max */
 int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
-double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
+double wire_read_float(wire_reader *r, double min, double max); /* accepts integers, too; refuses NaN and infinity */
 /* returns the number of elements; fails if fewer bytes than elements are left */
 uint32_t wire_read_array(wire_reader *r, uint32_t max);
 /* returns the number of entries; fails if fewer than two bytes per entry are left */
 uint32_t wire_read_map(wire_reader *r, uint32_t max);
-const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
+const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* the text is valid UTF-8; the result points
+                                                                         * into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
 /* ---- writer: appends to a buffer. A write that does not fit sets `failed` and writes nothing ---------------- */

@@ -37,7 +37,7 @@ typedef struct notice {
 
 /* A PIN or RENAME that waits because the store is still writing an earlier change of the same session's name or pin. */
 typedef struct deferred {
-    wire_command command; /* the session names in it point into this struct */
+    wire_command command; /* the command, whose session names point into this struct */
     char session[LLM_SESSION_NAME_BYTES_MAX];
     char other[LLM_SESSION_NAME_BYTES_MAX];
     struct deferred *next;
@@ -62,24 +62,26 @@ typedef enum decode_life {
 } decode_life;
 
 typedef struct decode {
-    model *model; /* owned by the engine, like the next two members; used by this thread only */
+    model *model; /* owned by the engine, like the next two members; used only by the decode thread */
     session_table *session_table;
     branch_table *table;
 
     ring *commands;             /* consumer: this thread */
     ring *events;               /* producer: this thread */
     notifier *command_notifier; /* woken by the loop thread: commands were pushed, or the event ring has room */
-    notifier *event_notifier;   /* woken by this thread, once for each delivery of events */
+    notifier *event_notifier;   /* woken by the decode thread, once for each delivery of events */
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
     _Atomic bool stop_requested; /* writer: the owner thread */
-    _Atomic bool events_blocked; /* events wait for room in the ring; set by this thread, cleared by the loop thread */
+    _Atomic bool events_blocked; /* events wait for room in the ring; set by the decode thread, cleared by the loop
+                                  * thread */
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t n_generate_taken;   /* GENERATEs counted in `pushed` when commands were last taken */
     uint32_t n_cancel_taken;     /* CANCELs counted in `pushed` when commands were last taken */
-    uint32_t n_cancelled;        /* CANCELs that the thread has taken off the ring since it started */
-    bool is_unfinished;          /* the current command has more states to copy, so it stays first in the ring */
+    uint32_t n_cancelled;        /* CANCELs that the decode thread has taken off the ring since its start */
+    bool is_unfinished;          /* the current command has more states to copy, so the command stays first in the
+                                  * ring */
     double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
     /* in order of arrival; an ENDED request stays until its events are delivered */
@@ -98,14 +100,14 @@ typedef struct decode {
 
     step step;
     sampling_threads *sampling; /* owned: the threads for slow samplers */
-    /* requests without a slot must ask for one again. Set when a request has ended, KV cells were freed, the store has
-     * read a state, or a command has changed a session */
+    /* requests without a slot must ask for a slot again. Set when a request has ended, KV cells were freed, the store
+     * has read a state, or a command has changed a session */
     bool may_assign_slots;
     /* earliest time at which a request, or a state to be written, stops waiting for the disk. 0 if none waits */
     uint64_t fetched_by_us;
     uint64_t idle_ms_max; /* 0 if sessions do not expire */
     idle_clock idle_clock;
-    uint32_t n_owners_before; /* n_owners of the table when waiting requests last asked for slots */
+    uint32_t n_owners_before; /* number of the table's owners when waiting requests last asked for slots */
     uint64_t expire_at_ms;    /* time of idle_clock at which to look for expired sessions next; 0 for at once */
     float *logits;            /* n_vocab logits, owned: a copy that a sampler may modify */
 } decode;

@@ -19,10 +19,10 @@ typedef struct outbox {
     uint32_t entry;                      /* sent with ADMITTED */
     uint32_t n_prompt;                   /* n_prompt and plan are sent with STARTED */
     resume_plan plan;
-    uint32_t n_consumed; /* sent with CONSUMED: how many prompt tokens are consumed by now */
+    uint32_t n_consumed; /* how many prompt tokens are consumed by now; sent with CONSUMED */
     uint64_t prefill_us;
-    /* sent with TEXT; owned. Up to LLM_OUTBOX_BYTES_MAX bytes, plus the text that the stop filter (stop.h) releases at
-     * once */
+    /* text that is sent with TEXT; owned. Up to LLM_OUTBOX_BYTES_MAX bytes, plus the text that the stop filter (stop.h)
+     * releases at once */
     char *text;
     uint32_t n_text;
     uint32_t n_tokens;

@@ -32,7 +32,7 @@ typedef struct request {
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
     /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
-    /* asked for a slot and did not get it: a slot may become free later, or the request waits for the disk */
+    /* the request has asked for a slot and got none. A slot may become free later, or the request waits for the disk */
     bool waits_for_slot;
     bool has_fetched;       /* the states on disk have been considered for the prompt; they are considered only once */
     uint64_t fetching;      /* number of the disk read (resuming.h) for which the request waits, or 0 */
@@ -47,7 +47,7 @@ typedef struct request {
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* set by request_begin */
     bool is_decoding;         /* the whole prompt is consumed */
-    int32_t next_token;       /* sampled and not yet consumed; -1 if none */
+    int32_t next_token;       /* token that is sampled and not yet consumed; -1 if there is none */
     uint32_t max_tokens;      /* > 0, clamped to the context */
     uint32_t min_tokens;      /* stop strings are not searched for in the first min_tokens tokens */
     uint32_t n_answer_stops;  /* the first n_answer_stops stop strings are not searched for in reasoning */

@@ -88,7 +88,7 @@ model_result step_call(step *t, unsigned parts);
  * the branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);
 
-/* Learns from the duration of the last call how long a token takes. The size of later calls depends on that.
+/* Learns from the duration of the last call how long a token takes. The size of later calls depends on this time.
  * `sampling_us` is the time of the work between the call and the delivery of its tokens. */
 void step_learn(step *t, uint64_t sampling_us);
 
@@ -97,8 +97,8 @@ void step_learn(step *t, uint64_t sampling_us);
 double step_expected_us(const step *t);
 
 /* Returns the n_vocab logits that the last call produced after the last token of request number `index`. Returns NULL
- * if it produced none for this request. The last call must have succeeded. A sampler may modify the logits. They are
- * valid until the next call. */
+ * if the call produced no logits for this request. The last call must have succeeded. A sampler may modify the logits.
+ * The logits are valid until the next call. */
 float *step_logits(step *t, uint32_t index);
 
 #endif

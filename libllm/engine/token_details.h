@@ -19,7 +19,8 @@
 
 typedef struct token_details {
     bool is_enabled;
-    int32_t n_likeliest; /* how many most likely tokens are reported with each token; -1: no log probabilities */
+    int32_t n_likeliest; /* how many of the most likely tokens are reported with each token; -1 for no log
+                          * probabilities */
     uint32_t n_vocab;
     float *raw;          /* owned: the model's logits before the sampler changed them. NULL at the beginning */
     uint32_t n_chars;    /* characters of the outbox's text */
@@ -28,7 +29,8 @@ typedef struct token_details {
     uint32_t capacity;   /* capacity of the arrays below, which are owned */
     int32_t *tokens;
     uint64_t *raw_ends; /* offsets as in stop.h */
-    uint32_t *ends;     /* characters of the outbox's text up to the token's end; set for the first n_released tokens */
+    uint32_t *ends;     /* for each token, the characters of the outbox's text up to the token's end; set for the first
+                         * n_released tokens */
     float *logprobs;
     token_logprob *likeliest; /* capacity * n_likeliest */
 } token_details;

@@ -14,7 +14,7 @@ typedef struct idle_clock {
 } idle_clock;
 
 /* Returns the clock's time. `wall_ms` is CLOCK_REALTIME. `elapsed_ms` is CLOCK_BOOTTIME, which also advances while the
- * machine is suspended. It must not be 0. */
+ * machine is suspended. `elapsed_ms` must not be 0. */
 uint64_t idle_clock_now(idle_clock *c, uint64_t wall_ms, uint64_t elapsed_ms);
 
 #endif

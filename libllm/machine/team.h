@@ -6,8 +6,8 @@
  * The measured times of steps decide. In a trial, some steps run with another number of threads. If these steps are
  * clearly shorter, the new number is kept. But trials cost time. With one thread too many, a step takes several times
  * as long. An example is 219 ms with two threads instead of 52 ms with one. So an additional thread is tried only if
- * the kernel reports an idle core, or rarely as a guess. After each unsuccessful trial, the pause before the next trial
- * is longer.
+ * the kernel reports an idle core, or rarely as a guess. After each unsuccessful trial that is not a guess, the pause
+ * before the next trial is longer.
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
@@ -29,12 +29,14 @@ typedef struct team {
     int32_t n_settled; /* the best number of threads so far */
     int32_t n_tried;   /* threads of the present trial; 0 if no trial is running */
     uint32_t work;     /* tokens of a step; only steps with equally many tokens are compared */
-    uint32_t n_steps;  /* steps of the trial. Without a trial: steps with `work` tokens since the last trial */
+    uint32_t n_steps;  /* number of steps of the trial. Without a trial, number of steps with `work` tokens since the
+                        * last trial */
     double sum_us;     /* time of the trial's steps */
     double usual_us;   /* time of a step of `work` tokens with n_settled threads, a moving average */
     /* share of a step's time for which its threads wait for cores, a moving average */
     double usual_share;
-    uint64_t trial_gap_us; /* pause between trials, which is doubled after each unsuccessful trial */
+    uint64_t trial_gap_us; /* pause between trials, which is doubled after each unsuccessful trial that is not a
+                            * guess */
     uint64_t retry_us;     /* no trial begins before this time */
     uint64_t tried_us;     /* when the last trial ended, with or without a result */
     bool is_guess;         /* the trial began although no core seemed to be idle */
