@@ -3,7 +3,7 @@
  * decode thread exists.
  *
  *   gather   reads all files and the dead daemon's session table, and writes nothing. If an entry and a file have the
- *            same id, they belong to the same branch. The entry is newer and is used.
+ *            same id, both belong to the same branch. The entry is newer and is used.
  *   open     gives each branch an entry, parked, in the order of last use.
  *
  * Between the two calls the new session table is created, with as many entries as branches were found. A branch that is

@@ -58,7 +58,7 @@ typedef struct branch_claim {
     struct branch_claim *next; /* next in the same queue */
     /* the client reads the answer too slowly. The generation needs no slot until the client catches up */
     bool is_paused;
-    /* the generation needs no slot yet. An earlier request has a prompt that begins with the same tokens, and this
+    /* the generation needs no slot yet. The prompt of an earlier request begins with the same tokens, and the earlier
      * prompt must be prefilled first */
     bool is_early;
 } branch_claim;
@@ -67,15 +67,15 @@ typedef struct branch_claim {
 typedef enum parked_where {
     PARKED_NOWHERE, /* only the tokens are known: the next request prefills them */
     PARKED_IN_MEMORY,
-    PARKED_WRITING, /* in memory, and being written to its file */
+    PARKED_WRITING, /* the state is in memory, and is being written to its file */
     PARKED_ON_DISK,
     PARKED_READING, /* being read from its file */
 } parked_where;
 
 typedef struct parked {
     parked_where where;
-    /* the whole state (MODEL_STATE_FULL). IN_MEMORY: its bytes count as parked. WRITING: they count as in flight. NULL
-     * in all other cases */
+    /* the whole state (MODEL_STATE_FULL) if `where` is IN_MEMORY or WRITING, otherwise NULL. The bytes of the state
+     * count as parked, or as in flight if WRITING */
     blob *state;
     uint32_t k;          /* tokens that the state covers */
     size_t n_bytes;      /* size of the state, in memory or on disk */
@@ -121,7 +121,8 @@ typedef struct branch {
     bool is_held; /* a command copies the branch, so the branch counts as busy */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;                               /* number of this branch; never changes, and names its files */
+    uint64_t id;                               /* number of this branch; never changes, and is the name of the branch's
+                                                * files */
     bool has_file;                             /* the branch file exists, or its write is queued */
     /* bytes of the branch's state file that count against the limit on state files. The file on disk may still hold an
      * older state */
@@ -140,8 +141,9 @@ typedef struct branch {
     uint32_t logits_at;     /* 0 if no logits are kept */
     uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
     checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
-    /* A kept branch is a copy that was made before another branch was truncated. For a kept branch: how many tokens
-     * that truncation removed. 0 for all other branches, and after a request has continued the copy. */
+    /* A kept branch is a copy of another branch, made before that branch was truncated. For a kept branch, n_kept is
+     * the number of tokens that the truncation removed. For all other branches, n_kept is 0. It becomes 0 when a
+     * request has continued the kept branch. */
     uint32_t n_kept;
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
@@ -183,7 +185,7 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 /* appends tokens that a successful model step consumed */
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
 void branch_decoding(branch *b); /* the whole prompt is consumed */
-/* the generation is over, and the client knows or has seen the first n_visible tokens; an invalid branch stays
+/* called when the generation is over. The client knows or has seen the first n_visible tokens. An invalid branch stays
  * invalid */
 void branch_ended(branch *b, uint32_t n_visible);
 void branch_invalidate(branch *b); /* a step failed */
@@ -218,7 +220,7 @@ blob *branch_hold_state(const branch *b, ledger_use use, uint32_t *k);
 
 /* A copy of the state of a branch with a slot, in a sequence of its own or in host memory. */
 typedef struct branch_copy {
-    int32_t slot; /* the sequence that holds the copy, or BRANCH_NO_SLOT */
+    int32_t slot; /* the sequence that holds the copy of the state, or BRANCH_NO_SLOT */
     blob *state;  /* the copy in host memory, counted as parked (ledger.h), or NULL */
 } branch_copy;
 

@@ -49,7 +49,7 @@ struct branch_table {
     store *store; /* NULL if there is no state directory */
     copy_cost_pace pace;
     branch_totals totals;
-    _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread writes it */
+    _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread can change this number */
     share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */
     branch *branches;          /* n_entries branches, open or not */

@@ -36,7 +36,7 @@ typedef struct loose_file {
     bool is_closed;
     bool is_pinned;
     uint64_t used_ms;
-    size_t n_file_bytes; /* bytes of its state file */
+    size_t n_file_bytes; /* bytes of the state file with the same id */
 } loose_file;
 
 /* Limit on the files that one call of table_expire_loose removes. Each removal may add an event that reports a
@@ -79,8 +79,9 @@ uint32_t table_pins_max_of(uint32_t n_names);
 
 /* ---- changes that a command waits for: table_change.c ---- */
 
-/* Carry out a PIN or RENAME. The caller first calls table_change_begin. Then it changes the names or pins of the
- * session's branches in memory. At last it calls table_change_end, which pushes a job that writes the branch files.
+/* Carry out a PIN or RENAME. The caller first calls table_change_begin. Then the caller changes the names or pins of
+ * the session's branches in memory. Finally the caller calls table_change_end, which pushes a job that writes the
+ * branch files.
  *
  * If table_change_end returns true, the result of the job comes through table_take_stored. If the job failed, the
  * caller calls table_change_undo, which restores the former names and pins. Until the result has come, the branches are
@@ -100,7 +101,7 @@ void table_rename(branch_table *table, session_name name, session_name to);
 
 /* All files whose removal is requested between table_removing_begin and table_removing_end are removed by one job. So
  * the directory is synced only once. table_removing_end pushes the job and returns true, and a result will come.
- * Without such files, it returns false. */
+ * If there are no such files, table_removing_end returns false. */
 void table_removing_begin(branch_table *table);
 bool table_removing_end(branch_table *table, session_name name, uint64_t request);
 void table_removing_end_unasked(branch_table *table); /* like table_removing_end, but no command waits for the result */

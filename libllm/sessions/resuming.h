@@ -11,7 +11,7 @@
 #include "policy/resume.h"
 
 /* Begins the prompt in the branch `b`, which must have a slot. With `cold`, no state is reused. Returns the plan that
- * was carried out. If plan.has_logits is set, *logits points to the n_vocab logits after the prompt. These are
+ * was carried out. If plan.has_logits is set, *logits points to the n_vocab logits after the prompt. The logits are
  * read-only and valid until the next call. Otherwise *logits is NULL. */
 resume_plan resuming_begin(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                            const float **logits);
@@ -22,16 +22,16 @@ typedef struct fetch {
     double wait_us_max; /* limit on the wait for the read */
 } fetch;
 
-/* Decides whether a prompt of `b` should wait for a state on disk. This state belongs to another branch of the same
- * owner. `b` must have a slot. The state covers some tokens that no source in memory covers. The prompt should wait if
- * reading the state takes less time than prefilling these tokens. The read then begins, unless it has already begun.
- * After the read, resuming_begin finds the state in memory, but only until the next table_spill_on. */
+/* Decides whether a prompt of `b` should wait for a state on disk that belongs to another branch of the same owner. `b`
+ * must have a slot. The prompt should wait if the state covers prompt tokens that no state in memory covers, and
+ * reading takes less time than prefilling these tokens. In this case, begins the read, unless the read has already
+ * begun. After the read, resuming_begin finds the state in memory, but only until the next table_spill_on. */
 fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *prompt);
 
 /* Fills `to` with the state of the first `at` tokens of `from`. If the model's memory and the checkpoints do not allow
- * that, fills it with the state of fewer tokens. `to` must have a slot. It must be empty, or be `from` itself, which is
- * then truncated. `from` needs no slot. Returns false and leaves `to` empty if no token can be kept, or if the model
- * refuses. For example, the model refuses if KV cells are short. */
+ * that, fills `to` with the state of fewer tokens. `to` must have a slot. `to` must be empty, or be `from` itself,
+ * which is then truncated. `from` needs no slot. Returns false and leaves `to` empty if no token can be kept, or if the
+ * model refuses. For example, the model refuses if KV cells are short. */
 bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t at);
 
 #endif

@@ -20,9 +20,9 @@
  *   the store is busy                             waits in memory until spill_until_us (only one may); then NOWHERE
  *   no store, or the disk is full or failed       NOWHERE
  *
- * Example: with --park-memory 1G, a third state of 400 MB is parked. The oldest of the three is written, and its memory
- * is freed when the write is over. The next request of that state's branch reads the state back, and reports
- * `restored`.
+ * Example: with --park-memory 1G, a third state of 400 MB is parked. The least recently used of the three is written,
+ * and its memory is freed when the write is over. The next request of that state's branch reads the state back, and
+ * reports `restored`.
  *
  * Lend: a prompt of one branch may share a prefix with another branch's state on the disk. The state is read if reading
  * it is faster than prefilling the prefix (sessions/resuming.c):
@@ -51,10 +51,12 @@ typedef struct table_shelf {
     uint64_t refused_until_us; /* no state is written before this time, because a write failed */
     /* a parked state beyond the budget waits in memory until the store has capacity or spill_until_us is reached */
     bool spill_waits;
-    uint64_t spill_until_us; /* time until which the parked state waits; 0 if no state waits */
+    uint64_t spill_until_us; /* time until which a parked state beyond the budget waits in memory; 0 if no state
+                              * waits */
     /* time at which requests stop waiting for a slot that a job of the store may free; 0 if none waits */
     uint64_t slot_until_us;
-    /* a wait for the store has timed out. Nothing else waits for the store until it has read or written a state */
+    /* a wait for the store has timed out. Nothing else waits for the store until the store has read or written a
+     * state */
     bool is_store_slow;
     uint64_t slow_logged_us;
     bool is_lending; /* a state is lent; nothing is spilled until the state is on disk again */
@@ -65,8 +67,8 @@ typedef struct table_shelf {
 /* ---- what the store has finished: table_stored.c ---- */
 
 /* Takes one result of the store, updates the branch concerned, and calls `done` if a command waits for the result.
- * Without takes_waited_for, skips results for which a command waits. They stay in the store (store_take). Returns false
- * if there was no result to take. */
+ * Without takes_waited_for, skips results for which a command waits. These results stay in the store (store_take).
+ * Returns false if there was no result to take. */
 bool table_take_stored(branch_table *table, bool takes_waited_for, void (*done)(void *context, store_job *job),
                        void *context);
 
@@ -100,8 +102,8 @@ bool table_read_file(branch_table *table, branch *b);
  * neither waits. */
 uint64_t table_waits_until_us(const branch_table *table, uint64_t now_us);
 
-/* Whether requests should stop waiting for a slot that a job of the store may free. They wait as long as prefilling the
- * tokens of the state of `b` would take, but at least 10 s. */
+/* Whether requests should stop waiting for a slot that a job of the store may free. Requests wait as long as prefilling
+ * the tokens of the state of `b` would take, but at least 10 s. */
 bool table_gives_up_jobs(branch_table *table, const branch *b);
 
 /* Called for a branch whose request waits for the branch's state on disk. The request waits as long as prefilling the
@@ -112,8 +114,8 @@ bool table_gives_up_reading(branch_table *table, branch *b);
 /* Whether the state of any branch is being read under this number (parked.reading, branch.h). */
 bool table_is_reading(const branch_table *table, uint64_t reading);
 
-/* Makes the state that was read from a file the parked state of the branch. Adds the checkpoints of the same file to
- * the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
+/* Gives the branch the state that was read from the branch's file, as its parked state. Adds the checkpoints of the
+ * same file to the checkpoint store. Returns false if the state does not belong to the branch's tokens. */
 bool table_take_state(branch_table *table, branch *b, state_file *from);
 
 /* Drops the blobs of a job whose write is over. */
@@ -134,7 +136,8 @@ void table_expect_file(branch_table *table, branch *b, store_job *job,
                        size_t n_bytes); /* sets the job's entry and id */
 /* updates the bytes of the branch's state file from the result of a write */
 void table_learn_file(branch *b, const store_job *job);
-/* called when the branch's state file is removed. Also called if a queued job will remove it before any later write */
+/* called when the branch's state file is removed. Also called if a queued job will remove the file before any later
+ * write */
 void table_file_is_gone(branch_table *table, branch *b);
 
 /* Removes the state file. A state that was only on the disk is lost. Returns false if memory is short. */

@@ -30,8 +30,8 @@
  *
  * Example: the client edits a message at token 4,000 of 20,000. The branch is copied to a kept branch and truncated to
  * 4,000. When the client goes back to the first version, the request continues the kept branch and prefills nothing.
- * The copy gets a free entry, or the entry of a less valuable branch. This branch is given up only after the copy was
- * made. */
+ * The copy gets a free entry, or the entry of a less valuable branch. The less valuable branch is given up only after
+ * the copy was made. */
 #ifndef LLM_SLOTS_H
 #define LLM_SLOTS_H
 
@@ -89,9 +89,9 @@ branch *table_scratch(branch_table *table, uint32_t owner, const branch_prompt *
  * state, too, with all tokens that it covers. Then the caller must truncate `to`. (table_copy.c) */
 void table_copy(branch_table *table, branch *from, branch *to, uint32_t n, bool may_truncate);
 
-/* Called before `b` continues with this prompt, which discards tokens of `b`. If prefilling them again would take
- * longer than a copy, copies `b` to another branch (the kept branch). The copy needs a free entry or the entry of a
- * less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
+/* Called before `b` continues with this prompt, which discards tokens of `b`. If prefilling these tokens again would
+ * take longer than a copy, copies `b` to another branch (the kept branch). The copy needs a free entry or the entry of
+ * a less valuable branch. `b` must have a slot. Returns whether a copy was made. (table_keep.c) */
 bool table_keep_branch(branch_table *table, branch *b, const branch_prompt *prompt);
 
 /* Whether this owner can have one more kept branch. If an entry is free, sets *replaced to NULL, and the caller calls
@@ -123,7 +123,8 @@ typedef enum slot_result {
     SLOT_READY,
     SLOT_LATER, /* a generation, or a job of the store, may free a slot when it ends */
     SLOT_NEVER, /* all branches with slots are idle, and the policy allows none of them to be parked or forgotten */
-    /* too few KV cells are free. Idle branches hold cells, but the policy does not allow to park or forget them */
+    /* too few KV cells are free. Idle branches hold cells, but the policy does not allow parking or forgetting these
+     * branches */
     SLOT_NO_CELLS,
 } slot_result;
 
@@ -142,7 +143,7 @@ void table_reset_branch(branch_table *table, branch *b); /* empties the branch, 
 
 /* ---- whether a branch can get a slot: table_expected.c ---- */
 
-/* Whether a slot for branches of this kind (named or scratch) is free, or can be freed by an idle branch. */
+/* Whether a slot for branches of the kind of `b` (named or scratch) is free, or can be taken from an idle branch. */
 bool table_has_free_slot(const branch_table *table, const branch *b);
 
 /* Whether a state is being written or read, or waits to be written. When the job ends, memory or a slot may become
@@ -154,9 +155,9 @@ bool table_has_in_flight(const branch_table *table);
  * With any_kind, all slots count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);
 
-/* Whether the branch's state should be read from the disk now. Some waiting requests have states that are in memory or
- * being read, and need slots first. Returns SLOT_READY if more slots than that are free or can be freed. Otherwise the
- * branch would get no slot after the read, and SLOT_LATER or SLOT_NEVER is returned. */
+/* Whether the branch's state should be read from the disk now. Waiting requests whose states are in memory or being
+ * read get slots first. Returns SLOT_READY if a slot is left for `b` after that. A slot counts if it is free or can be
+ * freed. Otherwise `b` would get no slot after the read, and SLOT_LATER or SLOT_NEVER is returned. */
 slot_result table_may_take_slot(const branch_table *table, const branch *b);
 
 /* Returns false if the state of `b` would not fit the KV cache even after all idle branches had left it. Checked only

@@ -3,8 +3,8 @@
  * A checkpoint is the state after exactly k tokens. A checkpoint is valid for a prompt iff the prompt's first k tokens
  * are the checkpoint's tokens. Nothing invalidates a checkpoint. A checkpoint is evicted only if the budget is
  * exceeded. No session owns a checkpoint: two sessions of one owner with the same prefix share it. All checkpoints in a
- * checkpoint store are of the same model and context configuration. So they need no fingerprint of these, unlike files
- * (snapshot.h).
+ * checkpoint store are of the same model and context configuration. So a checkpoint, unlike a file (snapshot.h), needs
+ * no fingerprint of model and configuration.
  *
  * Eviction removes the checkpoint of the least value. The value is:
  *
@@ -34,13 +34,14 @@ typedef struct checkpoint {
     blob *held;           /* blob with the state, followed by the logits; can be written to disk without a copy */
     void *state;          /* the state, in `held` */
     size_t n_state_bytes; /* 0 if there are only logits */
-    /* `state` is whole: FULL, or a WHOLE checkpoint (model.h). Otherwise it lacks the KV cache of the attention layers.
-     * A branch must hold this KV cache when the checkpoint is restored */
+    /* `state` is a whole state: MODEL_STATE_FULL, or a checkpoint of kind MODEL_CHECKPOINT_WHOLE (model.h). Any other
+     * state lacks the KV cache of the attention layers. A branch must hold this KV cache when the checkpoint is
+     * restored */
     bool is_whole;
     float *logits; /* the logits after token k, in `held`; or NULL */
     uint32_t n_logits;
     uint32_t n_pins; /* number of branches that pin this checkpoint as their shared prefix */
-    /* the store's `clock` at the last use of this checkpoint, or of a longer one that continues it */
+    /* the store's `clock` at the last use of this checkpoint, or of a longer checkpoint that begins with its tokens */
     uint64_t used;
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
     /* k of the longest checkpoint that begins with the tokens of this one; this checkpoint's own k if there is no
@@ -57,7 +58,7 @@ typedef struct checkpoint_store {
     checkpoint **entries; /* ascending by k */
     uint32_t n_entries;
     uint32_t capacity;
-    uint64_t clock; /* counts uses, and so orders them */
+    uint64_t clock; /* counts the uses of all checkpoints, which puts the uses in order */
     size_t n_bytes;
     size_t n_bytes_max;
     size_t n_pinned_bytes; /* at most half of n_bytes_max */
@@ -95,9 +96,9 @@ checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int3
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* checkpoint_detach takes an unpinned checkpoint out of the store while a more complete one for the same tokens is
- * saved. The caller must then call checkpoint_replace, which frees the detached checkpoint. But if saving failed, `by`
- * is NULL. Then checkpoint_replace puts the detached checkpoint back, which still fits the budget. checkpoint_replace
- * returns the checkpoint that is in the store afterwards. */
+ * saved. The caller must then call checkpoint_replace with the new checkpoint as `by`, which frees the detached
+ * checkpoint. If saving failed, `by` is NULL, and checkpoint_replace puts the detached checkpoint back. It still fits
+ * the budget. checkpoint_replace returns the checkpoint that is in the store afterwards. */
 void checkpoint_detach(checkpoint_store *store, checkpoint *c);
 checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, checkpoint *by);
 

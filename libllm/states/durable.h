@@ -50,7 +50,8 @@ bool durable_finish(int fd, bool is_good); /* if is_good, syncs the file; closes
 bool durable_rename(const char *directory, uint64_t id, const char *from, const char *to);
 bool durable_remove(const char *directory, uint64_t id, const char *ending); /* true also if there is no such file */
 bool durable_exists(const char *directory, uint64_t id, const char *ending);
-bool durable_make(const char *directory); /* creates the directory for this user only; true also if it exists */
+bool durable_make(const char *directory); /* creates the directory for this user only; true also if the directory
+                                           * exists */
 bool durable_sync(const char *directory);
 
 #endif

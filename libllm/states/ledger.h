@@ -8,9 +8,9 @@
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
  * The bytes of a blob count in each use for which it is held. So no budget depends on when another use drops the blob.
  *
- * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold. It also
- * makes blobs for the files that it reads. Before each such read, the decode thread reserves the bytes of the new blobs
- * (ledger_reserve). It releases the reserved bytes when it holds the blobs. */
+ * Only the decode thread holds and drops blobs. The store thread reads the bytes of blobs that its jobs hold. The store
+ * thread also makes blobs for the files that it reads. Before each such read, the decode thread reserves the bytes of
+ * the new blobs (ledger_reserve). The decode thread releases the reserved bytes when it holds the blobs. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H
 
@@ -60,8 +60,8 @@ bool ledger_admits(const ledger *l, size_t n_bytes);
 size_t ledger_room(const ledger *l);
 
 /* ledger_reserve adds bytes to a use without a blob, and ledger_release subtracts them. For example, before the store
- * reads a file, the bytes of its future blobs are reserved as in flight. They are released when these blobs are held or
- * freed. */
+ * reads a file, the bytes of its future blobs are reserved as in flight. The reserved bytes are released when these
+ * blobs are held or freed. */
 void ledger_reserve(ledger *l, ledger_use use, size_t n_bytes);
 void ledger_release(ledger *l, ledger_use use, size_t n_bytes);
 

@@ -56,8 +56,8 @@ typedef struct state_part {
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    /* blob with the bytes (ledger.h). During a write, the store job holds it as in flight. After a read, it has no
-     * holder */
+    /* blob with the bytes of the part (ledger.h). During a write, the store job holds the blob as in flight. After a
+     * read, the blob has no holder */
     blob *held;
 } state_part;
 

@@ -1,7 +1,7 @@
 /* store.h: the store thread does all disk I/O. So the decode thread never waits for a disk. The decode thread pushes
  * jobs and takes their results. Before the decode thread starts and after it has ended, the thread that opens and
- * closes the engine pushes and takes them. A job and its memory belong to the store from the push until the result is
- * taken. Blobs (ledger.h) are the exception. They belong to the ledger, and the store only reads their bytes.
+ * closes the engine does this. A job and its memory belong to the store from the push until the result is taken. Blobs
+ * (ledger.h) are the exception. They belong to the ledger, and the store only reads their bytes.
  *
  * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
  * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take
@@ -28,8 +28,8 @@ enum {
 typedef struct store store;
 
 typedef enum store_verb {
-    /* changes the files of some branches (store_change). First writes branch files, either all or none. Then removes
-     * others */
+    /* changes the files of some branches (store_change). First writes some branch files, either all or none. Then
+     * removes other files */
     STORE_CHANGE,
     /* writes a branch's state, or links the state of `linked_id`. Does nothing if the branch has no branch file */
     STORE_WRITE,
@@ -38,7 +38,7 @@ typedef enum store_verb {
     STORE_LOAD,   /* reads the branch file saved under a label, and the state if it has this engine's memory layout */
     STORE_UNSAVE, /* removes the files of a label */
     /* removes state files. After a CHANGE that removes or resets branches, the store itself pushes this job. The decode
-     * thread pushes it to free disk space. Has no result */
+     * thread also pushes this job, if disk space is short. Has no result */
     STORE_SWEEP,
 } store_verb;
 
@@ -82,7 +82,7 @@ typedef struct store_job {
     size_t n_bytes;       /* for WRITE: bytes of the state file */
     double took_us;       /* output: duration of the job */
     branch_file file;     /* input of SAVE, output of LOAD */
-    state_file state;     /* input of WRITE, SAVE; output of READ, LOAD. Without a state, it has no parts */
+    state_file state;     /* input of WRITE, SAVE; output of READ, LOAD. If there is no state, n_parts is 0 */
     uint64_t number;      /* number of the push; a SWEEP that follows a CHANGE has the number of the CHANGE */
     struct store_job *next;
 } store_job;
