@@ -2,15 +2,15 @@
  * arguments. There is one parser per answer, and only one thread at a time uses it. The result depends on the text
  * alone, not on the pieces in which the text arrives.
  *
- * llama.cpp has a parser for the answers of each family of templates. But this parser starts at the beginning of the
- * text each time. Parsing after every token would take quadratic time. For example, a single run over the 150,000
- * characters of a call took 20 ms. So the parser gets as little text as possible:
+ * llama.cpp has a parser for the answers of each family of templates. But in each run, this parser starts at the
+ * beginning of the text. Parsing after every token would take quadratic time. For example, a single run over the
+ * 150,000 characters of a call took 20 ms. So the parser gets as little text as possible:
  * - Text and reasoning. If the answer so far ends with text or reasoning, the next bytes are reported without parsing.
  *   Parsing begins at a byte with which a delimiter of this template can begin, such as "<". If the parsed bytes are no
  *   delimiter, they are not parsed a second time with later text.
  * - A call that is still being generated. The call is parsed again only after it has grown by 1/32. Parts of the call
- *   that do not matter for parsing its rest are left out (answer_shortening.h). For each new piece of the answer, at
- *   most 8 KiB are parsed, even near the end of a long answer.
+ *   that do not matter for parsing the rest of the call are left out (answer_shortening.h). For each new piece of the
+ *   answer, at most 8 KiB are parsed, even near the end of a long answer.
  *
  * The syntax of a model family's answers is called its form. Models sometimes write an answer that breaks the form. In
  * this case, everything before the error is reported as it was parsed. The characters at the error are reported as

@@ -13,7 +13,7 @@
 /* Everything that is needed to parse an answer. llm_prompt.syntax contains it as JSON. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;   /* the end of the prompt; the parser of the form expects it before the answer */
+    std::string opening;   /* the end of the prompt. llama.cpp's parser expects this text before the answer */
     std::string reopening; /* `opening` without the delimiter that opens reasoning. `reopening` is used if parsing
                             * begins again in the middle of an answer */
     std::string thinking_end;
@@ -28,7 +28,7 @@ struct answer_syntax {
 struct answer_reading {
     enum part { NONE, TEXT, REASONING, CALL };
 
-    bool fits = false;     /* whether an answer of this form can begin with the text */
+    bool fits = false;     /* whether an answer in this syntax can begin with the text */
     common_chat_msg said;  /* if `fits`, the message that the text contains so far */
     part last = NONE;      /* kind of the part in which the text ends. Further text can continue this part */
     size_t n_reported = 0; /* position after the last part whose content is in `said` */
@@ -36,7 +36,8 @@ struct answer_reading {
     /* Positions in the text, set if `last` is CALL. They are the beginnings of the first call, of the last call, and of
      * the unfinished value in the last call's arguments. */
     size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
-    size_t unnamed_call = SIZE_MAX; /* beginning of the last call if its name is not complete, otherwise SIZE_MAX */
+    size_t unnamed_call = SIZE_MAX; /* beginning of the last call if the call's name is not complete, otherwise
+                                     * SIZE_MAX */
     bool is_value_verbatim = false; /* whether the unfinished value is plain text, without quotes and escapes, up to its
                                      * closing delimiter */
     struct list {
@@ -58,8 +59,8 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws only std::bad_alloc. Returns fits == false for a text that nests too deeply. Also returns fits == false
-     * for a text with a second call if only one call is allowed. */
+    /* Runs the parser over the text. Throws only std::bad_alloc. In the result, `fits` is false for a text that nests
+     * too deeply. It is also false for a text with a second call if only one call is allowed. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */

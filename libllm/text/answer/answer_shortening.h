@@ -8,9 +8,9 @@
  *   {"files": [{"path": "a", "text": "..."}, {"path": "b", "text": "(32 bytes)(4,000 bytes)(96 bytes)
  *   {"files": [{"text": "(32 bytes)(96 bytes)
  *
- * The model's next text should be parsed in the same way after both texts. This cannot be proved, so it is checked. The
- * shortened text is parsed once, and its result is compared with the result for the whole text (answer_says_less). The
- * parts are left out only if the results agree. */
+ * The model's next text should be parsed in the same way after both texts. No proof of this exists, so each shortened
+ * text is checked. The shortened text is parsed once, and its result is compared with the result for the whole text
+ * (answer_says_less). The parts are left out only if the results agree. */
 #ifndef LLM_ANSWER_SHORTENING_H
 #define LLM_ANSWER_SHORTENING_H
 

@@ -1,8 +1,8 @@
 /* call_grammar.h: makes the grammar of tool calls in which each argument is between its own delimiters, for example
  * <parameter=city> and </parameter> (Qwen3-Coder, GLM, MiniMax, DeepSeek V3.2). llama.cpp's grammar for these model
  * families requires arguments in the order of the schema, allows any text for a string, and allows no argument that the
- * schema does not declare. The grammar made here enforces the schema (enum, pattern, lengths). It allows arguments in
- * any order, unless this would take too many rules. The function is pure. */
+ * schema does not declare. The grammar made here enforces the schema (enum, pattern, lengths). This grammar allows
+ * arguments in any order, unless that would take too many rules. The function is pure. */
 #ifndef LLM_CALL_GRAMMAR_H
 #define LLM_CALL_GRAMMAR_H
 

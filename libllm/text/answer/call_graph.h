@@ -15,8 +15,8 @@ std::string without_blanks(const std::string &text); /* removes blanks at both e
 
 /* Returns the nodes that match one tool call each. Such a node is a sequence. It begins with the text that opens the
  * call, and ends with the text that closes the call. The nodes are found by the tags of these two texts, because some
- * of llama.cpp's parsers have no tag around a whole tool call. `opens` and `closes` are graph.reaching() of TOOL_OPEN
- * and TOOL_CLOSE. */
+ * of llama.cpp's parsers have no tag around a whole tool call. `opens` and `closes` are the results of graph.reaching()
+ * for the tags TOOL_OPEN and TOOL_CLOSE. */
 std::vector<size_t> call_nodes(const parser_graph &graph, const std::vector<bool> &opens,
                                const std::vector<bool> &closes);
 

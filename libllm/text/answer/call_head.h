@@ -14,7 +14,7 @@
 struct call_head {
     std::string before, after; /* `before` is the text from the call's beginning to the tool's name. `after` is the one
                                 * character after the name. Both are "" if not known */
-    bool has_id_after = false; /* the id of a tool call follows its arguments, in the same object */
+    bool has_id_after = false; /* the id of a tool call follows the call's arguments, in the same JSON object */
 
     bool is_known() const
     {

@@ -22,9 +22,9 @@ void allow_ids(const std::string &id_end, common_chat_params *form);
  * libllm adds no id to the grammar. Otherwise a tool call could have two ids. */
 bool reads_ids(const common_peg_arena &parser);
 
-/* Solar Open writes reasoning, text and tool calls as separate messages. Its template expects reasoning in another
- * member of a message than the one that llama.cpp's analysis uses. If `source` is the source of such a template, stores
- * the delimiters of its reasoning in *found and returns true. */
+/* Solar Open writes reasoning, text and tool calls as separate messages. The template of Solar Open expects reasoning
+ * in another member of a message than the one that llama.cpp's analysis uses. If `source` is the source of such a
+ * template, stores the delimiters of its reasoning in *found and returns true. */
 bool find_messages(const std::string &source, autoparser::autoparser *found);
 
 /* For a template with separate messages (find_messages), makes the parser in `form` accept a message with text next to
@@ -32,8 +32,8 @@ bool find_messages(const std::string &source, autoparser::autoparser *found);
  * `continued` is the text that the answer continues, or "". This text also becomes such a message. */
 void allow_messages(const autoparser::autoparser &found, const std::string &continued, common_chat_params *form);
 
-/* Changes llama.cpp's parser so that it also accepts an answer that names its format. The parser is JSON, as in
- * parser_text.h. */
+/* Changes llama.cpp's parser so that it also accepts an answer that names its own format, for example with
+ * <|constrain|>json. The parser is JSON, as in parser_text.h. */
 common_json with_named_format(common_json parser);
 
 #endif

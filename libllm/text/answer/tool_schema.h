@@ -16,15 +16,16 @@
 
 #include "text/schema/arguments.h"
 
-/* How many places (schemas of one constant, see above) replace the parameters of a tool. */
+/* Which constants replace the parameters of a tool. Each constant is the only value that a place allows (see the top of
+ * this file). */
 enum class tool_schema_detail {
-    WHOLE,   /* one place for all arguments of a tool */
-    NOTHING, /* one place for all arguments of a tool. Any object is allowed there */
-    EACH,    /* one place for each argument */
-    NAMES,   /* one place for each argument. Any value is allowed there */
+    WHOLE,   /* one constant stands for all arguments of a tool */
+    NOTHING, /* one constant stands for all arguments of a tool. Any object is allowed */
+    EACH,    /* each argument has a constant of its own */
+    NAMES,   /* each argument has a constant of its own. Any value is allowed */
 };
 
-/* Returns whether all arguments of a tool share a single place. */
+/* Returns whether a single place stands for all arguments of a tool. */
 inline bool is_whole(tool_schema_detail detail)
 {
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
@@ -54,14 +55,15 @@ class tool_schemas {
      * appended. `behind` is a GBNF element that is allowed after the arguments of a tool with a single place, or "". */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
-    /* Returns the GBNF element for the arguments of a tool as one object, or "" if each argument has its own place. */
+    /* Returns the GBNF element that matches all arguments of a tool as one object. Returns "" if each argument has its
+     * own place. */
     std::string object_of(const std::string &tool) const;
 
     /* The parameters of a tool whose arguments each have their own place. */
     struct separate {
         std::vector<schema_argument> arguments;
-        std::vector<bool> are_lists; /* for each argument, whether it is a list whose items the template writes between
-                                      * delimiters */
+        std::vector<bool> are_lists; /* for each argument, whether the argument is a list whose items the template
+                                      * writes between delimiters */
         const char *any_name = "";   /* name of the placeholder for undeclared parameters (call_graph.h) */
     };
     const separate *separate_of(const std::string &tool) const;
@@ -81,7 +83,8 @@ class tool_schemas {
     tool_schema_detail detail;
     tool_template tmpl;
     schema_arguments compiled;
-    std::map<std::string, std::string, std::less<>> places; /* for each constant, the element that replaces it */
+    std::map<std::string, std::string, std::less<>> places; /* for each constant in llama.cpp's grammar, the GBNF
+                                                             * element that replaces the constant */
     std::map<std::string, std::string> objects;             /* for each tool, the GBNF element of its arguments */
     std::map<std::string, separate> separates;
 

@@ -56,8 +56,9 @@ struct chat_tail {
 
 /* Returns the part of the rendered text after the answer, or nullopt if the end of the answer is in doubt. Sentinel 0
  * is in the answer, and sentinels 1 to n_marks - 1 are in later messages. If one of these later sentinels is before the
- * end of the answer, the end is in doubt. The template has moved a later message, and this message would be lost.
- * Sentinel n_marks is in the tools. *has_tools becomes true if this sentinel is after the answer. */
+ * end of the answer, the end is in doubt. In this case, the template has moved a later message to a position before the
+ * end, and this message would be lost. Sentinel n_marks is in the tools. *has_tools becomes true if this sentinel is
+ * after the answer. */
 std::optional<chat_tail> chat_tail_after(const model *m, const control_words &words, const control_markers &markers,
                                          const chat_text &rendered, const chat_after &after, chat_answer form,
                                          size_t n_marks, bool *has_tools);

@@ -19,8 +19,8 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
  * not become control tokens. The text around this message comes from the template. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
-/* Returns the text that the parser of the answer has to parse before the generated text. It is the beginning of the
- * answer that the prompt already contains. `opening` is the end of the prompt. */
+/* Returns the text that the parser of the answer has to parse before the generated text. This text is the beginning of
+ * the answer, with which the prompt ends. `opening` is the end of the prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
 /* Returns the text at the end of the prompt that the grammar receives before the generated text. */

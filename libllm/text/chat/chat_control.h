@@ -69,8 +69,8 @@ class control_words {
     bool narrow(std::string_view text, size_t at, size_t depth, size_t *low, size_t *high) const;
 
     std::vector<word> words; /* sorted by text */
-    bool begins[256] = {};   /* whether some control word begins with this byte. Most bytes begin no word, so most
-                              * searches end after this test */
+    bool begins[256] = {};   /* for each byte, whether some control word begins with this byte. Most bytes begin no
+                              * word, so most searches end after this test */
     size_t longest = 0;
 };
 
@@ -83,8 +83,8 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
 
-    /* Returns sentinel i. A sentinel is a text that is put into a message. It shows where this position of the
-     * message is in the rendered text. `unwrap` does not remove sentinels. */
+    /* Returns sentinel i. A sentinel is a text that is put into a message. The sentinel shows where this position of
+     * the message is in the rendered text. `unwrap` does not remove sentinels. */
     std::string sentinel(size_t i) const;
 
     /* Removes the markers from rendered text, and marks the words between the markers in `blocked`. */

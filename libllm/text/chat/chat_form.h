@@ -86,7 +86,8 @@ struct chat_analysis {
     bool is_special = false;       /* llama.cpp has a special parser for this family */
     bool knows_calls = false;      /* the template writes tool calls and their results */
     bool describes_tools = false;  /* the template lists the tools for the model */
-    std::string id_end;            /* delimiter between a tool call's id and its name; "" if no id precedes the name */
+    std::string id_end;            /* delimiter between a tool call's id and the tool's name; "" if no id precedes the
+                                    * name */
     bool has_messages = false;     /* an answer has separate messages for reasoning, text and tool calls */
     bool has_gemma_values = false; /* arguments are objects in Gemma 4's own syntax */
     call_head head;                /* the text with which a tool call begins (call_head.h) */

@@ -37,8 +37,7 @@ void describe_tools(const common_json &tools, bool lists_tools, bool shows_form,
 
 bool chat_has_calls(const common_json &message);
 
-constexpr size_t CHAT_DEPTH_MAX = 128; /* limit on the levels of nested JSON, because parsing and rendering recurse once
-                                        * per level */
+constexpr size_t CHAT_DEPTH_MAX = 128; /* limit on the nesting of JSON. Parsing and rendering recurse once per level */
 
 /* Parses JSON of limited depth that a client or a model wrote. Returns false if the text is not JSON or nests too
  * deeply. */

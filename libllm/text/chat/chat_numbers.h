@@ -19,8 +19,8 @@ class chat_numbers {
     /* `request` is the JSON from which all numbers come. */
     explicit chat_numbers(const std::string &request);
 
-    /* Returns an integer that is passed to the template instead of the number. Returns the number itself if templates
-     * print it unchanged. */
+    /* Returns an integer that is passed to the template instead of the number. If templates print the number unchanged,
+     * returns the number itself. */
     common_json stand_in(const common_json &number);
 
     /* Replaces the integers that `stand_in` returned by the original numbers, in rendered text. */

@@ -21,7 +21,7 @@ struct chat_program {
     const chat_family *family;
     chat_analysis analysis;
     mutable chat_forms forms;
-    bool has_clock; /* the template uses the time; see hold_clock */
+    bool has_clock; /* the template uses the current time; see hold_clock */
     mutable std::mutex clock;
 
     std::unique_lock<std::mutex> hold_clock() const; /* the caller holds the lock while the template runs */

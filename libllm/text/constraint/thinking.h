@@ -42,7 +42,7 @@ struct thinking {
     {
         return is_inside || is_between;
     }
-    /* Drops the budget. Called if the grammar does not allow the forced token. */
+    /* Removes the limit on reasoning. Called if the grammar does not allow the forced token. */
     void give_up();
 
     /* Returns the tokens of the end delimiter that the last token completed. The first of these tokens can begin with

@@ -46,7 +46,7 @@ class grammar_walk {
     /* All functions can throw std::bad_alloc. They throw grammar_fault if one call takes too much work or memory. */
     grammar_walk(std::shared_ptr<const grammar> rules, std::shared_ptr<const vocabulary_trie> vocabulary);
 
-    /* Advances the walk by a token and its text. A text that is not a single token has the `token` -1. If the grammar
+    /* Advances the walk by a token and its text. For a text that is not a single token, `token` is -1. If the grammar
      * does not allow the token or text, returns false, and the walk cannot be continued. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
@@ -58,7 +58,8 @@ class grammar_walk {
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
   private:
-    using place = uint32_t; /* number of a place (see above): its index in `places`. NONE if the text is not allowed */
+    using place = uint32_t; /* number of a place, the set of all possible stacks: an index in `places`. NONE if the text
+                             * is not allowed */
     static constexpr uint32_t NONE = 0, UNKNOWN = UINT32_MAX, ASCII = 128;
 
     struct stack {
@@ -78,11 +79,12 @@ class grammar_walk {
     struct place_data {
         std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top. Includes
                                           * 0, the empty stack, if the text can end */
-        std::vector<way> ways;           /* ascending, from character 0 on. Empty if not computed yet */
+        std::vector<way> ways;           /* ways from this place, ascending, from character 0 on. Empty if not computed
+                                          * yet */
         std::vector<place> ascii;        /* place that each ASCII character leads to, or UNKNOWN. Empty if `ways` is
                                           * empty */
-        run letters = {UNKNOWN, {0, 0}}; /* the characters that lead to the same place as the letter e */
-        run nowhere = {UNKNOWN, {0, 0}}; /* the characters that are not allowed */
+        run letters = {UNKNOWN, {0, 0}}; /* the ASCII characters that lead to the same place as the letter e */
+        run nowhere = {UNKNOWN, {0, 0}}; /* the ASCII characters that are not allowed */
     };
     struct point {
         place at;
@@ -94,7 +96,7 @@ class grammar_walk {
     };
 
     std::shared_ptr<const grammar> read;
-    const grammar &rules; /* owned by `read` */
+    const grammar &rules; /* the grammar to which `read` points */
     std::shared_ptr<const vocabulary_trie> trie;
     std::vector<stack> stacks;
     std::unordered_map<uint64_t, uint32_t> stack_of;

@@ -22,7 +22,8 @@ struct regex_part {
     enum kind { SET, SEQUENCE, EITHER, REPEATED } is = SEQUENCE; /* a SEQUENCE without parts matches the empty text */
     character_set set;
     std::vector<regex_part> parts;
-    uint64_t least = 0, most = 0; /* `most` is REGEX_WITHOUT_END if there is no upper limit */
+    uint64_t least = 0, most = 0; /* limits of a REPEATED part. `most` is REGEX_WITHOUT_END if there is no upper
+                                   * limit */
 };
 
 /* Parses an expression. Throws grammar_fault if the expression is malformed. Throws grammar_beyond for parts that no

@@ -28,10 +28,11 @@ struct vocabulary_trie {
         uint64_t ascii[2];     /* the ASCII characters, one bit each */
         uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. A token can end with an
                                 * incomplete character, which counts as all characters that it can become */
-        uint16_t n_characters; /* number of characters of the longest of these texts, from the node's own byte on. An
-                                * incomplete character counts as one */
+        uint16_t n_characters; /* number of characters of the branch's longest token text, from the node's own byte on.
+                                * An incomplete character counts as one */
         uint16_t n_before;     /* number of characters that begin in the bytes before the node's own byte */
-        bool is_text;          /* true if these texts are UTF-8. The last character of a text can be incomplete */
+        bool is_text;          /* true if the texts of all tokens in the branch are UTF-8. The last character of a text
+                                * can be incomplete */
     };
     std::vector<node> nodes; /* all nodes, and an additional node at the end, whose tokens_begin ends the tokens of the
                               * last node */

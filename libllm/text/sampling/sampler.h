@@ -30,8 +30,8 @@ typedef struct sampler_options {
     bool ignore_end; /* end-of-turn tokens of the model are never sampled */
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
-    uint32_t min_tokens;    /* before the answer has this many tokens, no token that ends the answer is picked.
-                             * Exception: no other token is possible */
+    uint32_t min_tokens;    /* before the answer has this many tokens, a token that ends the answer is picked only if no
+                             * other token is possible */
     const char *constraint; /* the document described in llm_wire.h */
     size_t n_constraint_bytes;
     bool has_breakers; /* whether the request has sequence breakers for DRY. If not, the default breakers are used */

@@ -23,7 +23,8 @@ struct schema_argument {
     std::string name;                          /* "" for a group of undeclared parameters, whose names are in `names` */
     std::string element;                       /* GBNF that matches the value */
     bool is_required = false;                  /* true only if all alternatives of the schema require the parameter */
-    bool may_be_text = false, is_text = false; /* is_text means that the value can only be a string */
+    bool may_be_text = false, is_text = false; /* whether the value can be a string, and whether the value can only be a
+                                                * string */
     std::optional<automaton> names, texts;     /* `texts` has the allowed strings. nullopt means any string */
     std::string not_text;                      /* rule of the allowed values that are not strings, or "" */
 };
@@ -66,7 +67,7 @@ class schema_arguments {
     }
 
   private:
-    work_budget budget; /* shared by all tools. `out` refers to it */
+    work_budget budget; /* work budget that all tools share. `out` refers to this budget */
     rules out;
     size_t n_names = 0; /* number of parameters in all tools so far */
 

@@ -10,10 +10,10 @@
  * - The result would have more than AUTOMATON_STATES_MAX states.
  * - The work budget is spent.
  *
- * Building an automaton from a list of strings is never refused. Its work is linear in the document. The rule of an
- * object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise the model
- * could write a declared member as an undeclared one, with any value. For example, it could write {"more": 1, "a": 1}
- * although the schema demands null for `a`. */
+ * Building an automaton from a list of strings is never refused. The work is linear in the size of the list. The rule
+ * of an object's undeclared members must exclude the declared names, even if the work budget is spent. Otherwise the
+ * model could write a declared member as an undeclared one, with any value. For example, it could write {"more": 1,
+ * "a": 1} although the schema demands null for `a`. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
 

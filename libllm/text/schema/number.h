@@ -13,9 +13,9 @@ struct number_bound {
 };
 
 /* Returns one element of GBNF for the numbers between the bounds, or nullopt if there is no such number. The element
- * can refer to two rules that the grammar must contain. `fraction` is a point and digits, or nothing. `more` is any
- * digits, or nothing. The numbers have at most 40 digits before the point. Throws grammar_fault if a bound has more
- * than 40 digits before or after the point. */
+ * can refer to two rules that the grammar must contain. The rule `fraction` matches a point and digits, or nothing. The
+ * rule `more` matches any number of digits, or nothing. The numbers have at most 40 digits before the point. Throws
+ * grammar_fault if a bound has more than 40 digits before or after the point. */
 std::optional<std::string> number_rule(const std::optional<number_bound> &least,
                                        const std::optional<number_bound> &most, bool is_integer);
 

@@ -1,7 +1,7 @@
 /* references.h: finds the schema to which a `$ref` refers. The `$ref` can be a JSON pointer, an `$id` or an `$anchor`
  * within one schema document. Nothing is downloaded, so a `$ref` to another document is not found. A `references`
- * object keeps a C++ reference to the document. The document must outlive it. Each schema is identified by its memory
- * address. */
+ * object keeps a C++ reference to the document. The document must outlive the object. Each schema is identified by its
+ * memory address. */
 #ifndef LLM_SCHEMA_REFERENCES_H
 #define LLM_SCHEMA_REFERENCES_H
 
@@ -41,8 +41,8 @@ class references {
     bool is_old = false, has_ids = false;
     std::map<std::string, const schema_json *> named; /* schemas by absolute URI, including #anchor */
     std::map<const schema_json *, std::string> bases; /* base URI of each schema, if there are `$id`s */
-    std::unordered_map<const schema_json *, const schema_json *> firsts; /* for each object that occurs repeatedly, its
-                                                                          * first occurrence */
+    std::unordered_map<const schema_json *, const schema_json *> firsts; /* for each object that occurs repeatedly, the
+                                                                          * object's first occurrence */
 
     using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* objects by hash */
     size_t find_equal(const schema_json &value, seen_objects &seen);

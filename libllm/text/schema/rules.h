@@ -96,14 +96,14 @@ class rules {
     size_t bytes_max, n_names = 0, n_bytes = 0;
     work_budget &budget;
     std::string text;
-    std::unordered_map<std::string, std::string> known; /* name of each rule, by its body */
+    std::unordered_map<std::string, std::string> known; /* for the body of each rule, the rule's name */
     std::vector<const std::string *> order;             /* bodies in the order in which they were added */
 
     /* Character sets that were written before. An automaton's transitions have few different sets. Writing a set takes
      * longer than writing everything else in a state's rule. */
     struct known_set {
         written_set written;
-        std::string begun; /* rule of add_begun. "" if it was not added yet */
+        std::string begun; /* rule of add_begun for this set. "" if the rule was not added yet */
     };
     struct set_order {
         size_t operator()(const character_set &set) const;

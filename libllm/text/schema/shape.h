@@ -60,13 +60,13 @@ struct condition {
     }
 };
 
-using node = std::vector<condition>; /* all conditions on one value, in the order of expansion::node_of */
+using node = std::vector<condition>; /* all conditions on one value, in the order that expansion::node_of gives them */
 
 namespace json_type {
 inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
 }
 
-uint8_t schema_type(const std::string &name); /* returns NOTHING for an unknown type */
+uint8_t schema_type(const std::string &name); /* returns the bit of the type, or NOTHING for an unknown type */
 /* Returns the number that minItems or a similar keyword has. Returns SIZE_MAX if the keyword's value is not a number,
  * or is 1e15 or more. */
 size_t schema_count(const schema_json &value);
@@ -120,7 +120,8 @@ struct shape {
     std::vector<bound> least, most;             /* bounds of numbers */
     std::vector<const schema_json *> multiples; /* values of multipleOf */
     size_t length_least = 0, length_most = SIZE_MAX;
-    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: the string must not match the pattern */
+    std::vector<std::pair<const std::string *, bool>> patterns;     /* each pattern, and whether the string must not
+                                                                     * match the pattern (true) */
     std::vector<const std::string *> formats;                       /* values of the keyword `format` */
     std::vector<const schema_json *> array_sources, object_sources; /* schemas that constrain the items of an array,
                                                                      * and schemas that constrain the members of an
@@ -193,8 +194,8 @@ class expansion {
     node member_node(const shape &s, const std::string &name);
 
     /* Makes a node from conditions: removes repetitions and conditions that hold for every value. Sorts the remaining
-     * conditions by the order in which their schemas were first used. Addresses would not do as an order: they differ
-     * in another process or request, so the same schema would give another grammar. */
+     * conditions by the order in which their schemas were first used. Addresses cannot define the order. They differ
+     * from request to request, so the same schema would give different grammars. */
     node node_of(node conditions);
 
     /* Replaces each schema of the node by the first schema in the document that equals it. So nodes with equal schemas
@@ -212,7 +213,8 @@ class expansion {
         std::vector<condition> pending;
         std::vector<std::vector<node>> choices; /* each choice is a list of alternatives, one of which must hold */
         std::set<condition> met;
-        size_t n_items() const; /* number of elements in all lists of the state: the cost of copying it */
+        size_t n_items() const; /* number of elements in all lists of the state. Copying the state costs
+                                 * work_budget::COPIED_ITEM steps for each element */
     };
     const references &refs;
     schema_policy policy;

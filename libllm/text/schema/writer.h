@@ -28,8 +28,8 @@ class writer {
      * finding the strings takes too much work. */
     std::optional<automaton> texts_of(const node &n);
 
-    /* A class of undeclared members. Their names are declared by no schema of the shape, and all match the same
-     * patterns. `value` is the set of conditions on their values. */
+    /* A class of undeclared members. No schema of the shape declares their names, and all these names match the same
+     * patterns. `value` is the set of conditions on the values of these members. */
     struct undeclared {
         automaton names;
         node value;
@@ -45,7 +45,7 @@ class writer {
      * rule also depends on the number of members already written. */
     struct object_plan {
         struct member {
-            std::string name, value; /* value: an element of GBNF, or "" if the member must be absent */
+            std::string name, value; /* `value` is an element of GBNF, or "" if the member must be absent */
             bool is_required;
         };
         std::vector<member> members;
@@ -82,7 +82,7 @@ class writer {
     };
     struct item_plan {
         std::vector<std::string> first;
-        std::string rest; /* rule of every item after those in `first`. "" if no further item is allowed */
+        std::string rest; /* rule of every array item after the items in `first`. "" if no further item is allowed */
         size_t least, most;
     };
 

@@ -60,7 +60,7 @@ class chat_budget {
 
     /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
      * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value.
-     * Otherwise a list could contain itself, and writing it as text would never end. */
+     * Without this check, a list could contain itself, and writing the list as text would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
     /* Returns the sentence about the limit that was exceeded, or NULL if no limit was exceeded. */

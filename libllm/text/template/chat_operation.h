@@ -1,8 +1,8 @@
 /* chat_operation.h: makes jinja's built-in operations pay for their work. Paying means that the work is subtracted from
  * the thread's budget (chat_budget.h). An operation is one call that cannot be stopped, for example "x" * 1000000000.
  * So the operation is paid for before it runs. Some operations are refused, because they could crash the process.
- * Sorting values without an order reads beyond the list. Dividing by zero or by -1 ends the process. All functions
- * throw chat_limit, or a std::runtime_error about wrong values. */
+ * Sorting values without a consistent order would read beyond the end of the list. A remainder by zero or by -1 would
+ * end the process. All functions throw chat_limit, or a std::runtime_error about wrong values. */
 #ifndef LLM_CHAT_OPERATION_H
 #define LLM_CHAT_OPERATION_H
 

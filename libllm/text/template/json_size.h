@@ -30,7 +30,7 @@ inline json_size json_size_of(const std::string &text, size_t depth_max)
 {
     constexpr uint64_t SMALL = 64;
     json_size out;
-    std::vector<uint64_t> n_members; /* number of members of each open object; 0 for a list */
+    std::vector<uint64_t> n_members; /* for each open object, the number of its members; 0 for a list */
     bool is_string = false;
     for (size_t i = 0; i < text.size(); i++) {
         const char c = text[i];
