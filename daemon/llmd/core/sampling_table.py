@@ -36,7 +36,7 @@ SAMPLING = (
     _Row("top_p", float, 0.95, 0, 1, "Keep the most likely tokens that together reach this probability. 1: off."),
     _Row("top_k", int, 40, -1, 1 << 30, "Keep this number of the most likely tokens. 0 or -1: off."),
     _Row("min_p", float, 0.05, 0, 1,
-         "Keep tokens whose probability is at least this fraction of the largest one. 0: off."),
+         "Keep tokens whose probability is at least this fraction of the largest probability. 0: off."),
     _Row("seed", int, None, -(1 << 63), (1 << SEED_BITS) - 1,
          "Seed of the random numbers. The same seed and prompt give the same tokens. -1: a random seed."),
     _Row("presence_penalty", float, 0.0, -100, 100,
@@ -53,7 +53,7 @@ SAMPLING = (
     _Row("mirostat_tau", float, 5.0, 0, 100, "Target surprise of mirostat."),
     _Row("mirostat_eta", float, 0.1, 0, 1, "Learning rate of mirostat."),
     _Row("top_n_sigma", float, -1.0, -1, 1000,
-         "Keep tokens whose logit is within this number of standard deviations of the largest. 0 or -1: off."),
+         "Keep tokens whose logit is within this number of standard deviations of the largest logit. 0 or -1: off."),
     _Row("dynatemp_range", float, 0.0, 0, 100,
          "Change the temperature by up to this number, depending on the entropy. 0: off."),
     _Row("dynatemp_exponent", float, 1.0, 0, 100, "Exponent of the entropy's effect on the temperature."),
@@ -67,7 +67,7 @@ SAMPLING = (
     _Row("dry_penalty_last_n", int, 64, -1, 1 << 24,
          "Number of last tokens in which DRY looks for repetitions. -1: all tokens."),
     _Row("adaptive_target", float, -1.0, -1, 1,
-         "Average probability of the chosen tokens that adaptive_p aims at. Applies only if samplers names adaptive_p. "
+         "Average probability that the chosen tokens should have. Applies only if samplers names adaptive_p. "
          "Negative: off."),
     _Row("adaptive_decay", float, 0.9, 0, 0.99,
          "Decay of adaptive_p's average. The average covers about the last 1 / (1 - decay) tokens."),
