@@ -218,7 +218,7 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
-/* Sets *is_float if the number is slow to decode. This is a float, or an integer of more than 18 digits, which may not
+/* Sets *is_float if the number is slow to decode. Floats are slow, and integers of more than 18 digits, which may not
  * fit 64 bits. */
 static bool skip_number(scan *s, bool *is_float)
 {

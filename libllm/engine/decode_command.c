@@ -152,7 +152,8 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 
 /* ---- GENERATE ---- */
 
-/* If the command names a parent and its session does not exist yet, opens the session as a fork of the parent. */
+/* If the command names a parent, and the command's own session does not exist yet, opens this session as a fork of the
+ * parent. */
 static int fork_parent(decode *d, const wire_command *c)
 {
     if (c->other.n_bytes == 0 || table_knows(d->table, c->session)) {

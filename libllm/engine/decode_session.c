@@ -57,8 +57,8 @@ static void empty_all(decode *d, session_name name, branch *kept)
     branch_reset(kept);
 }
 
-/* Provides an empty session of that name: empties the existing session, or opens a new session. Returns LLM_OK, or
- * LLM_CAPACITY (nothing has changed). */
+/* Provides an empty session with this name: empties the existing session, or opens a new session. Returns LLM_OK or
+ * LLM_CAPACITY. In the second case, nothing has changed. */
 static int open_empty(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);

@@ -29,7 +29,7 @@ static void begin(decode *d, request *r, branch *b)
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
         /* the request needs no step to consume its prompt, so slots are assigned again at once. Other requests may wait
-         * for this prompt (`after`). If the request has ended, they may wait for its slot */
+         * until this prompt is consumed (`after`). If this request has ended, others may wait for its slot */
         d->may_assign_slots = true;
     }
 }
