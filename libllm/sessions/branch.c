@@ -263,7 +263,7 @@ static model_result load_parked(branch *b, uint16_t to, const parked *from)
 }
 
 /* Copies the donor's sequence to the slot of `b`. If sequences share no cells, the donor's state is saved to host
- * memory and loaded again. Meanwhile its bytes count as in flight. */
+ * memory and loaded again. Meanwhile the bytes of the saved state count as in flight. */
 static bool copy_slot(model *m, branch *b, const branch *donor)
 {
     if (m->info.shares_cells) {

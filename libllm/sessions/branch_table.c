@@ -292,7 +292,7 @@ uint32_t table_n_history(const branch *b)
 static uint32_t n_common_of(const branch *b, const branch_prompt *prompt)
 {
     const branch_claim *c = b->running != NULL ? b->running : b->waiting;
-    /* after the generation of this claim, the branch holds at least the claim's prompt */
+    /* after the request of this claim, the branch holds at least the request's prompt */
     const bool grows = c != NULL && c->prompt.n_tokens > branch_n_tokens(b);
     return grows ? resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens)
                  : resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt->tokens, prompt->n_tokens);
@@ -557,7 +557,7 @@ static bool find_slot(branch_table *table, const branch *b, uint16_t *out)
 }
 
 /* First reads the state from the disk, then finds a slot, then finds cells. A branch must not hold a slot while its
- * state is being read. And no idle branch must be forgotten for a state for which there will be too few cells
+ * state is being read. And no idle branch must be forgotten for a state that would not fit into the cells anyway
  * (table_may_fit). */
 slot_result table_take_slot(branch_table *table, branch *b)
 {

@@ -12,7 +12,7 @@ void table_removing_begin(branch_table *table)
     table->naming.removing = table->store != NULL ? store_job_new(STORE_CHANGE, 0) : NULL;
 }
 
-/* Takes the job that collects removals out of the table. Returns NULL if there are no files to remove. */
+/* Ends the collection of removals. Returns the job that has collected them, or NULL if there are no files to remove. */
 static store_job *take_removing(branch_table *table)
 {
     store_job *job = table->naming.removing;

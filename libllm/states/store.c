@@ -22,7 +22,7 @@ typedef struct job_queue {
 } job_queue;
 
 struct store {
-    store_files files; /* owned by the store thread, except for the members that its own mutex guards */
+    store_files files; /* owned by the store thread, except for the members that files.mutex guards */
     notifier *consumer;
     int lock_fd;
     pthread_t thread;
