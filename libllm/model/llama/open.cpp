@@ -205,8 +205,8 @@ llm_memory memory_of(const model_llama *m)
     return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
 }
 
-/* Returns the context length of a session. Without n_ctx in the options, it is at most MODEL_N_CTX_DEFAULT_MAX. n_ctx
- * can be as large as the context for which the model was trained. */
+/* Returns the context length of a session. If the options give no n_ctx, the length is at most MODEL_N_CTX_DEFAULT_MAX.
+ * An n_ctx in the options can be as large as the context for which the model was trained. */
 uint32_t n_ctx_of(const model_llama *m, const model_options &o)
 {
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -491,7 +491,7 @@ void allocate(model_llama *m)
     }
 }
 
-/* Returns the longest context with which a model that has_long_rope uses its first encoding of positions. */
+/* A model that has_long_rope has two encodings of positions. Returns the longest context that uses the first one. */
 uint32_t short_rope_tokens(const model_llama *m)
 {
     char text[32] = "";

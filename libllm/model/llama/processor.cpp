@@ -1,5 +1,6 @@
 /* processor.cpp: describes the machine for people. model_llama_processor says in words which features of the processor
- * are used. model_llama_machine counts free memory and cores. model_llama_devices lists the devices. Any thread. */
+ * are used. model_llama_machine counts free memory and cores. model_llama_devices lists the devices. Any thread can
+ * call these functions. */
 #include "machine/processor.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-/* state.c: computes the next state after a token, and the logits of a state. Pure. */
+/* state.c: computes the next state after a token, and the logits of a state. Pure functions. */
 #include <string.h>
 
 #include "model/sim/sim_model.h"
