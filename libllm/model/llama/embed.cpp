@@ -6,8 +6,8 @@
  * If a model has causal attention and pooling "last", the embedding of a text is the state of its last token. Such a
  * model consumes a text in several steps, like a prompt. An embedding is requested only after the last token, because
  * llama.cpp computes a row of logits with every embedding. All other models process all tokens of a batch in one step.
- * In such a step each token is compared with all tokens of the batch, even with tokens of other texts. These
- * comparisons are wasted work, so few texts share a batch. */
+ * In such a step each token is compared with all tokens of the batch, even with tokens of other texts. Comparisons
+ * between texts are wasted work, so few texts share a batch. */
 #include <algorithm>
 #include <cstring>
 #include <new>
