@@ -53,7 +53,7 @@ TemplateVariables = Annotated[
 History = Annotated[
     Literal["resident", "template"] | None,
     note(
-        "resident: the session's past answers keep their generated tokens. template: llmd renders and tokenizes "
+        "resident: the session's past answers keep their generated tokens. With template, llmd renders and tokenizes "
         "past answers again. The value applies to the session until a reset. Default: --history."
     ),
 ]

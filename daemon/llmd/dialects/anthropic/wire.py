@@ -159,8 +159,9 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "Which tools the answer calls: auto, any, tool with a name, or none. disable_parallel_tool_use: at most "
         "one call.")] = None  # fmt: skip
     thinking: Annotated[ThinkingWish | None, note(
-        "The type enabled or disabled sets the template variable enable_thinking. With another type, the template "
-        "decides. budget_tokens: maximum tokens of the reasoning. display is ignored.")] = None  # fmt: skip
+        "The type enabled or disabled sets the template variable enable_thinking. With a type other than enabled and "
+        "disabled, the template decides whether the model reasons. budget_tokens is the maximum number of tokens of "
+        "the reasoning. display is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
         "The member effort sets the template variable reasoning_effort. The efforts xhigh and max count as high. "
         "The member format has a JSON schema for the answer.")
@@ -176,7 +177,7 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     max_tokens: Annotated[int, note(
         "Maximum tokens of the answer. If the context ends the answer earlier, stop_reason is "
-        "model_context_window_exceeded. 0: process the prompt only.")]  # fmt: skip
+        "model_context_window_exceeded. With 0, llmd only processes the prompt.")]  # fmt: skip
     stream: Stream = None
     stop_sequences: Annotated[list[str] | None, note(
         f"Up to {limits.STOP_STRINGS_MAX} texts. The answer ends before the first of these texts that the "

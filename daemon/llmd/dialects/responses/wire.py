@@ -167,13 +167,14 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     stream: members.Stream = None
     store: Annotated[bool | None, note("false: do not store the response. Default: true.")] = None
     previous_response_id: Annotated[str | None, note(
-        "Id of a stored response. The conversation up to and including that response precedes the input. The "
-        "request continues the session of that response, unless it names another session.")] = None  # fmt: skip
+        "Id of a stored response. The conversation up to and including the stored response precedes the input. The "
+        "request continues the session of the stored response, unless the request names another "
+        "session.")] = None  # fmt: skip
     tools: Annotated[list[msgspec.Raw] | None, note(
-        "Functions and custom tools. A custom tool takes a text. In the prompt, a tool of a namespace has the name "
-        "NAMESPACE__NAME. Tools that the provider would run (web_search, ...) are ignored if the request has other "
-        "tools. Otherwise they are refused. Clients run the tools local_shell, shell, apply_patch and computer. llmd "
-        "refuses these tools.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+        "Functions and custom tools. A custom tool takes a text as its input. In the prompt, a tool of a namespace has "
+        "the name NAMESPACE__NAME. Tools that the provider would run (web_search, ...) are ignored if the request has "
+        "other tools. Otherwise they are refused. Clients run the tools local_shell, shell, apply_patch and computer. "
+        "llmd refuses these tools.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
         "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
@@ -182,10 +183,12 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
         "The member effort sets the template variable reasoning_effort. The effort none also sets enable_thinking to "
-        "false. summary: return the complete reasoning as a summary instead of as reasoning_text.")] = None  # fmt: skip
+        "false. With the member summary, llmd returns the complete reasoning as a summary instead of as "
+        "reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
         "reasoning.encrypted_content: also return the reasoning as encrypted_content. You can send encrypted_content "
-        "back. message.output_text.logprobs: return log probabilities. Other words are ignored.")] = None  # fmt: skip
+        "back. With message.output_text.logprobs, llmd returns log probabilities. Other words are "
+        "ignored.")] = None  # fmt: skip
     truncation: Annotated[Literal["auto", "disabled"] | None, note(
         "auto: leave out the first messages of a conversation that does not fit the context. System messages stay. "
         "Default: disabled.")] = None  # fmt: skip

@@ -193,8 +193,8 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     model: members.Model = None
     stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
-        "include_usage: the last chunk has usage and session. continuous_usage_stats, with include_usage: each chunk "
-        "has the usage so far, from the first text on.")] = None  # fmt: skip
+        "include_usage: the last chunk has usage and session. With include_usage and continuous_usage_stats, each "
+        "chunk has the usage so far, from the first text on.")] = None  # fmt: skip
     n: Annotated[int | None, note(
         f"Number of answers, 1 to {limits.ANSWERS_MAX}. The first answer continues the session, but you can send back "
         "any of the answers.",
@@ -238,11 +238,11 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_eos: members.IgnoreEos = None
     cache_prompt: members.CachePrompt = None
     response_format: Annotated[ResponseFormat | None, note(
-        "Output format of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: "
-        "{schema, strict}}: JSON that matches the schema. With strict, llmd refuses a schema that it cannot "
-        "enforce completely. Otherwise it ignores keywords that it cannot enforce. {type, schema}, with either "
-        "type: JSON that matches the schema, as with strict. A request can have only one of response_format, "
-        "json_schema, grammar, structured_outputs and guided_*.")
+        "Output format of the answer. With {type: json_object}, the answer is a JSON object. With {type: json_schema, "
+        "json_schema: {schema, strict}}, the answer is JSON that matches the schema. If strict is true, llmd refuses a "
+        "schema that it cannot enforce completely. Otherwise llmd ignores keywords that it cannot enforce. {type, "
+        "schema}, with either type, has the same effect as json_schema with strict. A request can have only one of "
+        "response_format, json_schema, grammar, structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: members.JsonSchema = None
     grammar: members.Grammar = None
@@ -288,9 +288,10 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "grammar. A grammar has a definition, and the syntax lark or regex. llmd ignores tools of other types.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
-        "Which tools the answer calls. auto: the model decides. none: no tool. required: at least one tool. {type: "
-        "function, function: {name}} or {type: custom, custom: {name}}: this tool. {type: allowed_tools, "
-        "allowed_tools: {mode, tools}}: only the listed tools, with mode auto or required.")] = None  # fmt: skip
+        "Which tools the answer calls. With auto, the model decides. With none, the answer calls no tool. With "
+        "required, it calls at least one tool. With {type: function, function: {name}} or {type: custom, custom: "
+        "{name}}, it calls the named tool. With {type: allowed_tools, allowed_tools: {mode, tools}}, it calls only the "
+        "listed tools. The mode is auto or required.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
     functions: Annotated[list[OfferedFunction] | None, note(
         "Old form of tools: the answer has at most one call, as function_call.",
@@ -308,11 +309,11 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
         "Sets the template variable reasoning_effort. The effort none also sets enable_thinking to false.")
     ] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
-        "The member type (enabled or disabled) sets the template variable enable_thinking. budget_tokens sets "
-        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
+        "The member type (enabled or disabled) sets the template variable enable_thinking. The member budget_tokens "
+        "sets thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning: Annotated[Reasoning | None, note(
-        "The member enabled sets the template variable enable_thinking. effort sets reasoning_effort. max_tokens sets "
-        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
+        "The member enabled sets the template variable enable_thinking. The member effort sets reasoning_effort. The "
+        "member max_tokens sets thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
         "Where the answer has its reasoning. auto or deepseek (default): the reasoning is in reasoning_content. "
         "none: the reasoning is in the text, as the model wrote it.")] = None  # fmt: skip
