@@ -6,8 +6,8 @@
  * beginning of the text. Parsing after every token would take quadratic time. For example, a single run over the
  * 150,000 characters of a call took 20 ms. So the parser gets as little text as possible:
  * - Text and reasoning. If the answer so far ends with text or reasoning, the next bytes are reported without parsing.
- *   Parsing begins at a byte with which a delimiter of this template can begin, such as "<". If the parsed bytes are no
- *   delimiter, they are not parsed a second time with later text.
+ *   Parsing begins at a byte with which a delimiter of the model's template can begin, such as "<". If the parsed bytes
+ *   are no delimiter, they are not parsed a second time with later text.
  * - A call that is still being generated. The call is parsed again only after it has grown by 1/32. Parts of the call
  *   that do not matter for parsing the rest of the call are left out (answer_shortening.h). For each new piece of the
  *   answer, at most 8 KiB are parsed, even near the end of a long answer.

@@ -31,7 +31,7 @@ struct answer_reading {
     bool fits = false;     /* whether an answer in this syntax can begin with the text */
     common_chat_msg said;  /* if `fits`, the message that the text contains so far */
     part last = NONE;      /* kind of the part in which the text ends. Further text can continue this part */
-    size_t n_reported = 0; /* position after the last part whose content is in `said` */
+    size_t n_reported = 0; /* position after the last part whose content is in the message `said` */
 
     /* Positions in the text, set if `last` is CALL. They are the beginnings of the first call, of the last call, and of
      * the unfinished value in the last call's arguments. */
@@ -66,7 +66,7 @@ class answer_form {
     bool is_whole(const std::string &text) const; /* returns whether the text is a complete answer */
     /* Called if a limit has cut the answer off. `begun` is the unreported end of the answer. Returns whether `begun` is
      * reported as text. `begun` is not reported if it begins with at least three bytes of a delimiter ("<to"). One or
-     * two such bytes are more often text. */
+     * two such bytes are more often text than the beginning of a delimiter. */
     bool may_be_text(const std::string &begun, bool is_after_text) const;
     answer_mark mark_at(const std::string &text) const;
     bool has_closing_marks() const

@@ -27,8 +27,8 @@ std::string call_literal(const parser_graph &graph, size_t from, const char *tag
 /* Returns the text that closes an argument. Returns "" if there is no such text or more than one. */
 std::string argument_close(const parser_graph &graph, size_t argument);
 
-/* Returns whether all arguments of a tool call have a closing delimiter. For example, <a>1</a> has one, and f(a=1,
- * b="x") has none. Arguments are nodes with the tag TOOL_ARG. */
+/* Returns whether all arguments of a tool call have a closing delimiter. For example, the argument <a>1</a> has one,
+ * and the arguments in f(a=1, b="x") have none. `arguments` are nodes with the tag TOOL_ARG. */
 bool are_arguments_marked(const parser_graph &graph, const std::vector<size_t> &arguments);
 
 /* Returns the nodes of an argument that come before its value. The list is empty if the parser does not define the

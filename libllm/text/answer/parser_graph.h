@@ -74,8 +74,8 @@ class parser_graph {
 
   private:
     std::vector<common_json> nodes;
-    std::map<std::string, size_t> rules, texts; /* `rules` has nodes by rule name. `texts` has nodes of text_with by
-                                                 * `close` */
+    std::map<std::string, size_t> rules, texts; /* `rules` has nodes by rule name. `texts` has the nodes that text_with
+                                                 * made, by `close` */
     size_t root;
 };
 

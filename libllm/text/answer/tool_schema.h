@@ -25,7 +25,7 @@ enum class tool_schema_detail {
     NAMES,   /* each argument has a constant of its own. Any value is allowed */
 };
 
-/* Returns whether a single place stands for all arguments of a tool. */
+/* Returns whether a single constant stands for all arguments of a tool. */
 inline bool is_whole(tool_schema_detail detail)
 {
     return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
@@ -44,22 +44,24 @@ class tool_schemas {
   public:
     tool_schemas(tool_schema_detail how_much, const tool_template &wanted);
 
-    /* Returns the tool with places instead of its parameters. `tool` is a tool as in OpenAI's API. `has_form` is true
-     * if the client has given a grammar for one of the arguments. In this case, each argument gets its own place. */
+    /* Returns the tool with places (see the top of this file) instead of its parameters. `tool` is a tool as in
+     * OpenAI's API. `has_form` is true if the client has given a grammar for one of the arguments. In this case, each
+     * argument gets a constant of its own. */
     common_json placed(const common_json &tool, bool has_form);
 
     /* Returns whether the grammar contains the constants of all places. */
     bool are_mentioned(const std::string &grammar) const;
 
     /* Returns llama.cpp's grammar with the constant of each place replaced by libllm's rule, and with these rules
-     * appended. `behind` is a GBNF element that is allowed after the arguments of a tool with a single place, or "". */
+     * appended. `behind` is a GBNF element that is allowed after the arguments of a tool if a single constant stands
+     * for all of them, or "". */
     std::string put(const std::string &grammar, const std::string &behind) const;
 
-    /* Returns the GBNF element that matches all arguments of a tool as one object. Returns "" if each argument has its
-     * own place. */
+    /* Returns the GBNF element that matches all arguments of a tool as one object. Returns "" if each argument has a
+     * constant of its own. */
     std::string object_of(const std::string &tool) const;
 
-    /* The parameters of a tool whose arguments each have their own place. */
+    /* The parameters of a tool whose arguments each have a constant of their own. */
     struct separate {
         std::vector<schema_argument> arguments;
         std::vector<bool> are_lists; /* for each argument, whether the argument is a list whose items the template

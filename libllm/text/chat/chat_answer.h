@@ -23,7 +23,7 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
  * the answer, with which the prompt ends. `opening` is the end of the prompt. */
 std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
 
-/* Returns the text at the end of the prompt that the grammar receives before the generated text. */
+/* Returns the last part of the prompt, which the grammar receives before the generated text. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
 
 /* Returns llm_prompt.syntax. `opening` is the end of the prompt. */

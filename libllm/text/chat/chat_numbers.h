@@ -23,7 +23,7 @@ class chat_numbers {
      * returns the number itself. */
     common_json stand_in(const common_json &number);
 
-    /* Replaces the integers that `stand_in` returned by the original numbers, in rendered text. */
+    /* In rendered text, replaces each integer from `stand_in` by the original number. */
     void put(chat_text *rendered) const;
 
   private:

@@ -24,7 +24,7 @@ struct chat_program {
     bool has_clock; /* the template uses the current time; see hold_clock */
     mutable std::mutex clock;
 
-    std::unique_lock<std::mutex> hold_clock() const; /* the caller holds the lock while the template runs */
+    std::unique_lock<std::mutex> hold_clock() const; /* returns a lock that the caller holds while the template runs */
 };
 
 /* Throws the exceptions of chat_compile and chat_analyse. */

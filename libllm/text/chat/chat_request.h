@@ -69,8 +69,8 @@ struct chat_repair {
  * Arguments that are not JSON stay a string. A model wrote them, and its mistake remains part of the history. Tool
  * calls and tools that the template cannot write become text in messages. If `after` is set, the leading system
  * messages are left out. These messages precede the answer that `after` names, but a template might move them after
- * this answer. `typed` is shared by all attempts to render the request. Throws chat_invalid. The thread must have a
- * chat_budget (text/template/chat_budget.h). */
+ * this answer. `typed` has the tools with changed types (chat_tools.h), and is shared by all attempts to render the
+ * request. Throws chat_invalid. The thread must have a chat_budget (text/template/chat_budget.h). */
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 

@@ -11,8 +11,8 @@
  *    `----(the grammar rejects it: not a trigger)---'
  *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
- * model may mention a tool call there that it does not make. It is slow to pass the trigger's tokens to the grammar, so
- * this is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does
+ * model may mention a tool call there without making the call. It is slow to pass the trigger's tokens to the grammar,
+ * so this is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does
  * not run on the decode thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
@@ -70,7 +70,7 @@ class constraint {
     const model *m;
     std::shared_ptr<const grammar> rules; /* NULL if the answer has no grammar */
     std::shared_ptr<const vocabulary_trie> vocabulary;
-    std::optional<grammar_walk> walk; /* exists while the grammar is active */
+    std::optional<grammar_walk> walk; /* the walk through the grammar, which exists while the grammar is active */
     bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
     std::vector<trigger::piece> begun; /* tokens from the trigger on. Only used in the state `begun`, before the grammar

@@ -25,15 +25,15 @@ struct thinking {
     };
 
     std::vector<int32_t> start;  /* tokens that open reasoning. Empty if only the prompt can open reasoning */
-    std::vector<int32_t> forced; /* tokens that are forced when the budget is used up */
+    std::vector<int32_t> forced; /* tokens that are forced when the reasoning budget is used up */
     int64_t max = -1;            /* budget of one passage of reasoning, in tokens; -1 if there is no limit */
     bool is_inside = false;
 
     /* Adds an end delimiter. */
     void add_end(mark end);
 
-    /* If the budget is used up, returns the token that must come next, whatever the model predicts. Returns -1 if the
-     * model decides. */
+    /* If the reasoning budget is used up, returns the token that must come next, whatever the model predicts. Returns
+     * -1 if the model decides. */
     int32_t due() const;
     /* Adds a token of the answer. `is_whole` is true if the token's text ends with a complete character. */
     void accept(int32_t token, const std::string &text, bool is_whole);
@@ -58,8 +58,8 @@ struct thinking {
     std::unordered_set<int32_t> last_tokens;     /* the last token of each end delimiter */
     bool is_last_byte[256] = {};                 /* true if the text of some end delimiter ends with this byte */
 
-    /* the last tokens of the answer, in which delimiters are searched for. There are at most as many as a delimiter can
-     * have. When reasoning begins or ends, all tokens so far are removed */
+    /* the last tokens of the answer, in which delimiters are searched for. At most as many tokens are kept as the
+     * longest end delimiter can have. When reasoning begins or ends, all tokens so far are removed */
     std::deque<trigger::piece> recent;
     size_t n_recent_bytes = 0;
     std::vector<trigger::piece> last_ending;

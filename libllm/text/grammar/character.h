@@ -30,8 +30,8 @@ struct character {
     }
 
     /* The smallest and the largest character that this incomplete character can become. The first bytes 0xe0 and 0xf0
-     * contribute no bits to the value. An encoding that begins with 0xe0 stands for at least U+0800, with 0xf0 for at
-     * least U+10000. Smaller characters have shorter encodings. */
+     * contribute no bits to the value. An encoding that begins with 0xe0 stands for at least U+0800. An encoding that
+     * begins with 0xf0 stands for at least U+10000. Smaller characters have shorter encodings. */
     uint32_t least() const
     {
         const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000;

@@ -1,11 +1,12 @@
-/* grammar_text.h: edits and joins grammars as GBNF source text. llama.cpp's converters return source text. The
+/* grammar_text.h: edits and joins grammars as GBNF source text, because llama.cpp's converters return source text. The
  * functions are pure. */
 #ifndef LLM_GRAMMAR_TEXT_H
 #define LLM_GRAMMAR_TEXT_H
 
 #include <string>
 
-/* Adds `prefix` to the names of all rules. Two grammars with different prefixes can be joined. */
+/* Adds `prefix` to the names of all rules. Two grammars with different prefixes can be joined, since no two of their
+ * rules have the same name. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 
 /* Returns a grammar that allows each text that at least one of the two grammars allows. */

@@ -66,12 +66,13 @@ class grammar_walk {
         uint32_t element; /* the element that comes next */
         uint32_t below;   /* number of the stack under this element. NONE if the element is at the bottom */
     };
-    /* A range of characters that lead to the same place. The range ends before the `low` of the next way. */
+    /* A range of characters that all lead to the same place, a set of possible stacks. The range ends before the `low`
+     * of the next way. */
     struct way {
         uint32_t low;
         place to; /* UNKNOWN until this place was computed */
     };
-    /* The ASCII characters that lead from one place to the place `to`. */
+    /* The ASCII characters that lead from one place (a set of possible stacks) to the place `to`. */
     struct run {
         place to = NONE; /* UNKNOWN if not computed yet */
         uint64_t ascii[2] = {0, 0};
@@ -90,7 +91,7 @@ class grammar_walk {
         place at;
         character begun; /* the bytes of an incomplete character */
     };
-    /* A range of the tree's tokens: [begin, end). */
+    /* A range of tokens in the vocabulary's prefix tree: [begin, end). */
     struct stretch {
         uint32_t begin, end;
     };

@@ -38,7 +38,8 @@ struct vocabulary_trie {
                               * last node */
     std::vector<branch> branches;
     std::vector<int32_t> tokens;
-    std::vector<uint16_t> n_characters; /* number of characters that begin in each of `tokens` */
+    std::vector<uint16_t> n_characters; /* for each of `tokens`, the number of characters that begin in the token's
+                                         * text */
     token_set all;                      /* the set of all `tokens` */
     std::vector<int32_t> ends;          /* tokens that end an answer, which are not in the tree */
     uint16_t depth_max = 0;

@@ -22,7 +22,7 @@ typedef struct logit_bias {
     float bias;
 } logit_bias;
 
-/* The sampler copies everything. A pointer is NULL if its count is 0. */
+/* Options of a sampler, which copies all arrays and strings. A pointer is NULL if its count is 0. */
 typedef struct sampler_options {
     llm_sampling sampling; /* a seed of UINT64_MAX is replaced by a random seed, see sampler_seed */
     const logit_bias *biases;
@@ -32,7 +32,7 @@ typedef struct sampler_options {
     size_t n_stop_tokens;
     uint32_t min_tokens;    /* before the answer has this many tokens, a token that ends the answer is picked only if no
                              * other token is possible */
-    const char *constraint; /* the document described in llm_wire.h */
+    const char *constraint; /* the constraint as a document (llm_wire.h) */
     size_t n_constraint_bytes;
     bool has_breakers; /* whether the request has sequence breakers for DRY. If not, the default breakers are used */
     uint32_t n_breakers;

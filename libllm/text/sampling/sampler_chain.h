@@ -27,8 +27,8 @@ class sampler_chain {
     sampler_chain(const sampler_chain &) = delete;
     sampler_chain &operator=(const sampler_chain &) = delete;
 
-    /* Returns whether a chain is needed. Otherwise changes `s` so that the default order has the same effect. For this,
-     * turns off the samplers that the requested order leaves out. */
+    /* Returns whether a chain is needed. If no chain is needed, changes `s` so that the default order has the same
+     * effect as the requested order. For this, turns off the samplers that the requested order leaves out. */
     static bool is_needed(llm_sampling &s);
 
     void accept(int32_t token);

@@ -17,7 +17,8 @@ class references {
   public:
     explicit references(const schema_json &document);
 
-    /* Returns the schema to which the `$ref` of `schema` refers. Returns NULL if the document does not contain it. */
+    /* Returns the schema to which the `$ref` of `schema` refers. Returns NULL if the document does not contain that
+     * schema. */
     const schema_json *target(const schema_json &schema) const;
 
     /* Returns true if the schema is of draft 7 or earlier, where a `$ref` hides the other keywords of its object. */

@@ -178,16 +178,17 @@ class expansion {
     {}
 
     /* Returns the shapes of a node. A value that satisfies one of these shapes satisfies all conditions of the node. An
-     * empty list means that no value satisfies the node. Under STRICT, a keyword that cannot be enforced throws
-     * grammar_beyond with the keyword's name. Other errors in the schema throw grammar_fault. */
+     * empty list means that no value satisfies the node. Under STRICT, throws grammar_beyond with the name of a keyword
+     * that cannot be enforced. Throws grammar_fault for other errors in the schema. */
     const std::vector<shape> &shapes_of(const node &n);
 
-    /* Returns whether a value of the document satisfies the node. The value is from enum or const, or is a member name.
-     * Returns true if it is unknown whether the value satisfies the node. Under STRICT, throws grammar_beyond if the
-     * result depends on a keyword that cannot be tested. */
+    /* Returns whether a value of the document satisfies all conditions of the node. The value is from enum or const, or
+     * is a member name. Returns true if it is unknown whether the value satisfies the node. Under STRICT, throws
+     * grammar_beyond if the result depends on a keyword that cannot be tested. */
     bool is_kept(const schema_json &value, const node &n);
 
-    /* Returns true if no value satisfies the node. Examines only the first `depth` levels of the schema. */
+    /* Returns true if no value satisfies all conditions of the node. Examines only the first `depth` levels of the
+     * schema. */
     bool is_nothing(const node &n, size_t depth);
 
     /* Returns all conditions that a shape puts on the object member with this name. */

@@ -24,8 +24,8 @@ class writer {
      * them. */
     std::string value(const node &conditions);
 
-    /* Returns the strings that satisfy the node, or nullopt if every string satisfies it. Throws grammar_beyond if
-     * finding the strings takes too much work. */
+    /* Returns the strings that satisfy all conditions of the node, or nullopt if every string does. Throws
+     * grammar_beyond if finding the strings takes too much work. */
     std::optional<automaton> texts_of(const node &n);
 
     /* A class of undeclared members. No schema of the shape declares their names, and all these names match the same

@@ -52,8 +52,8 @@ class chat_budget {
 
     /* These functions throw chat_limit when the budget is used up, and in every call after that. */
     void enter();                   /* pays for entering one node of the template */
-    void spend(uint64_t steps);     /* a step is about a microsecond */
-    void produce(uint64_t n_bytes); /* pays for bytes that are made */
+    void spend(uint64_t steps);     /* pays for work; a step takes about a microsecond */
+    void produce(uint64_t n_bytes); /* pays for n_bytes of new texts and values */
     void compare(uint64_t n_names); /* pays for comparing member names while JSON objects are parsed */
     void link();                    /* pays for putting a list or object into another list or object */
     [[noreturn]] void refuse(const char *why);

@@ -19,9 +19,9 @@ inline constexpr uint64_t JSON_COMPARISONS_MAX = JSON_MEMBERS_MAX * (JSON_MEMBER
 
 struct json_size {
     bool is_too_deep = false;
-    uint64_t n_comparisons =
-        0; /* number of name comparisons when the document is parsed once. Counting stops where the document nests too
-            * deeply */
+    /* number of name comparisons when the document is parsed once. Counting stops where the document nests too
+     * deeply */
+    uint64_t n_comparisons = 0;
 };
 
 /* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members are counted
