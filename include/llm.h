@@ -403,8 +403,7 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * preserved tokens. *diffs receives the newly parsed parts as a JSON list. The parser owns the list, which is valid
  * until the parser's next call. The elements of the list are called diffs. A diff is one of:
  *   {"kind": "text" | "reasoning", "text": ...}
- *   {"kind": "call", "text": more of the call's arguments, "call": 0, 1, ...}. A call's first diff also has "name" and
- *   "id"
+ *   {"kind": "call", "text": more of the arguments, "call": 0, 1, ...}. A call's first diff also has "name" and "id".
  * The diffs of an answer, taken together, do not depend on how the text was divided. Text that does not begin a call
  * is returned as text. No text is returned twice. Only two kinds of text are lost:
  * - Blanks and delimiters next to a tool call are lost.

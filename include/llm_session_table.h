@@ -132,7 +132,7 @@ typedef enum llm_pin {
 typedef struct llm_branch_view {
     uint32_t entry;
     uint32_t owner;
-    uint32_t generation; /* number of changes of the token array, appends not counted */
+    uint32_t generation; /* number of changes of the entry, appends of tokens not counted */
     uint32_t n_tokens;   /* resident */
     /* Number of this branch. The number never changes. The names of the branch's files contain it, so that the next
      * daemon recognizes these files. */

@@ -1,4 +1,4 @@
-/* clock.h: reads the clocks of the system, in whole units. Called by any thread. */
+/* clock.h: reads the clocks of the system, in whole nanoseconds, microseconds or milliseconds. Called by any thread. */
 #ifndef LLM_CLOCK_H
 #define LLM_CLOCK_H
 

@@ -14,7 +14,7 @@
 
 typedef struct notifier notifier;
 
-int notifier_open(notifier **out); /* LLM_OK, LLM_IO, LLM_NO_MEMORY; the consumer is armed at first */
+int notifier_open(notifier **out); /* returns LLM_OK, LLM_IO or LLM_NO_MEMORY; the consumer is armed at first */
 void notifier_close(notifier *d);  /* NULL is allowed */
 int notifier_fd(const notifier *d);
 

@@ -43,9 +43,8 @@ const llm_session_table *session_table_reader(const session_table *p); /* valid 
 /* Opens an entry without tokens for the branch with number `id`, which never changes. */
 void session_table_open_entry(session_table *p, uint32_t entry, uint32_t owner, const char *name, uint64_t id);
 void session_table_close_entry(session_table *p, uint32_t entry);
-void session_table_rename_entry(session_table *p, uint32_t entry,
-                                const char *name); /* the branch keeps its tokens; readers see either the old or the new
-                                                    * name */
+/* Renames the branch, which keeps its tokens. Readers see either the old or the new name. */
+void session_table_rename_entry(session_table *p, uint32_t entry, const char *name);
 
 /* Returns the tokens of the entry's branch. The session table has the only copy of these tokens. Only the decode thread
  * may use the returned array, and must not change it. */

@@ -60,7 +60,7 @@ typedef struct session_table_entry {
      * into the other buffer. Thus neither a reader nor a daemon that adopts the segment sees half a name. */
     _Atomic uint64_t name[2][SESSION_TABLE_NAME_WORDS];
 
-    /* the members of session_table_record, each stored by itself */
+    /* the members of session_table_record, each stored atomically by itself */
     LLM_BRANCH_RECORD_TABLE(SESSION_TABLE_MEMBER)
 } session_table_entry;
 

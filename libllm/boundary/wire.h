@@ -84,7 +84,8 @@ typedef struct wire_command {
     wire_texts stops;
     uint32_t flags;
     wire_numbers boundaries;
-    session_name other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. */
+    session_name other; /* a second name: parent in GENERATE, new_session in FORK and RENAME, label in SAVE, LOAD and
+                         * UNSAVE */
     uint32_t n_head;
     int32_t n_logprobs;
     uint64_t after;
@@ -96,7 +97,7 @@ typedef struct wire_command {
     bool has_breakers; /* the command has sequence breakers for DRY; else the default ones apply */
     wire_texts breakers;
     uint32_t at;
-    bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
+    bool is_on; /* value of paused in PAUSE, of pinned in PIN, of replace in FORK */
 } wire_command;
 
 /* A number for each row of LLM_FIELD_TABLE and of LLM_SAMPLING_TABLE, in the order of the rows. */
@@ -125,7 +126,7 @@ typedef struct wire_refusal {
     char field[2 * WIRE_NAME_BYTES_MAX];
 } wire_refusal;
 
-/* Parses a command. Checks the names, types and ranges of its entries, and the alphabet of session names. Also checks
+/* Parses a command. Checks the names, types and ranges of its entries, and the characters of session names. Also checks
  * that no bytes follow the command. Returns LLM_OK and fills `out`, or returns LLM_INVALID and fills `refused`. The
  * engine, which knows the vocabulary, checks token ids later. This function is called once for each command, before the
  * command enters the ring. Thus the decode thread never sees a malformed command. */

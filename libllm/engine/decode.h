@@ -84,7 +84,7 @@ typedef struct decode {
                                   * ring */
     double lost_us; /* time lost in calls that were stopped for new requests, since the last completed call */
 
-    /* in order of arrival; an ENDED request stays until its events are delivered */
+    /* all requests in order of arrival; an ENDED request stays until its events are delivered */
     request *requests[LLM_REQUESTS_MAX];
     uint32_t n_requests;
     branch_claim *scratch_queue; /* first of the requests that wait for any scratch branch */
@@ -117,8 +117,9 @@ typedef struct decode {
 int decode_open(decode *d);
 void decode_close(decode *d);
 
-int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
-void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, and joins the thread */
+int decode_start(decode *d); /* called by the owner thread; returns LLM_OK or LLM_IO */
+void decode_stop(decode *d); /* called by the owner thread; ends every request with `shutdown`, and joins the decode
+                              * thread */
 
 /* Moves waiting events into the event ring, as many as the ring has room for. Called by the decode thread. */
 void decode_deliver(decode *d);
@@ -131,9 +132,9 @@ void decode_finish(decode *d);
 /* Counts a command that was checked and is in the ring now. Called by the loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: whether `notices` has room for one more reply. Only then does the thread take the next command, or
- * the next store result for which a command waits, because each of them may add a reply. Room for the replies to all
- * deferred commands is kept, too. One store result may start all deferred commands. */
+/* decode_command.c: whether the array `notices` has room for one more reply. Only then does the decode thread take the
+ * next command, or the next store result for which a command waits, because each of them may add a reply. Room for the
+ * replies to all deferred commands is kept, too. One store result may start all deferred commands. */
 bool decode_has_room(const decode *d);
 
 /* Takes commands off the ring and carries them out, as long as their replies have room (decode_has_room). Commands that
@@ -141,7 +142,7 @@ bool decode_has_room(const decode *d);
  * commands stay in the ring until the next step is over. If budget_us is HUGE_VAL, there is no such limit. */
 void decode_take_commands(decode *d, double budget_us);
 /* Returns the stall budget: how long work between two steps may take without a noticeable delay of decoding requests.
- * Copies of states are an example of such work. HUGE_VAL if no request decodes. */
+ * Copies of states are an example of such work. Returns HUGE_VAL if no request decodes. */
 double decode_stall_budget_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */

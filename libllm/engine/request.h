@@ -48,7 +48,7 @@ typedef struct request {
     resume_plan plan;         /* set by request_begin */
     bool is_decoding;         /* the whole prompt is consumed */
     int32_t next_token;       /* token that is sampled and not yet consumed; -1 if there is none */
-    uint32_t max_tokens;      /* > 0, clamped to the context */
+    uint32_t max_tokens;      /* maximum number of generated tokens; > 0, and at most what the context can hold */
     uint32_t min_tokens;      /* stop strings are not searched for in the first min_tokens tokens */
     uint32_t n_answer_stops;  /* the first n_answer_stops stop strings are not searched for in reasoning */
     stop stop;                /* owned */
@@ -107,8 +107,8 @@ void request_consumed(request *r);
  * outbox. May end the request. A slow sampler runs in a sampling thread, and is_sampling is set meanwhile. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
 
-/* Called for a request that has a slot and is_sampling. If the sampling thread has picked the token, continues the
- * request and returns true. */
+/* Called for a request that has a slot and whose is_sampling is set. If the sampling thread has picked the token,
+ * continues the request and returns true. */
 bool request_take_sampled(request *r, const model *m);
 
 /* Ends the request, in any phase, for a reason outside the generation. The request gives up its branch. */

@@ -3,8 +3,8 @@
  * checkpoint contains.
  *
  * A checkpoint is most useful where later prompts are likely to diverge. Prefill pauses at these points:
- *   - the end of the head (system prompt and tools), with which many conversations begin. All of them can use this
- *     checkpoint
+ *   - the end of the head (system prompt and tools), with which many conversations begin. All these conversations can
+ *     use this checkpoint
  *   - boundaries between messages, and points that clients mark with cache_control, also within the head
  *   - the point where this prompt diverged from the branch's tokens. The next prompt may diverge there, too
  *   - the prompt's end, where a model call ends anyway. The same prompt may come again, and then needs no prefill
@@ -55,7 +55,7 @@ typedef enum checkpoint_due {
 void checkpoint_points_open(checkpoint_points *c, const checkpoint_points_input *in);
 
 /* Called when plan->n_keep tokens of the prompt were reused. Skips the points up to there. Adds the point at which the
- * prompt diverged from the resident tokens. */
+ * prompt diverged from the branch's tokens. */
 void checkpoint_points_begin(checkpoint_points *c, const resume_plan *plan);
 
 /* Returns the token count of the next point. The last point is the prompt's end. */

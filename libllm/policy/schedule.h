@@ -56,8 +56,8 @@ typedef struct schedule_input {
  * the next step. */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
-/* Returns the stall budget. That is how long decoding requests can wait for work outside the model's steps. It equals
- * the time limit on the prefill in a step. HUGE_VAL if no request decodes. */
+/* Returns the stall budget. That is how long decoding requests can wait for work outside the model's steps. The budget
+ * equals the time limit on the prefill in a step. Returns HUGE_VAL if no request decodes. */
 double schedule_stall_budget_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
 
 /* The model call that is running. It has prefill tokens only. */

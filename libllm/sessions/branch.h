@@ -77,7 +77,7 @@ typedef struct parked {
     /* the whole state (MODEL_STATE_FULL) if `where` is IN_MEMORY or WRITING, otherwise NULL. The bytes of the state
      * count as parked, or as in flight if WRITING */
     blob *state;
-    uint32_t k;          /* tokens that the state covers */
+    uint32_t k;          /* number of the branch's first tokens that the state covers */
     size_t n_bytes;      /* size of the state, in memory or on disk */
     bool is_on_disk;     /* the branch's state file holds this state */
     size_t n_disk_bytes; /* if is_on_disk: bytes to read, checkpoints included */

@@ -68,8 +68,8 @@ void table_pin_with_others(branch_table *table, branch *b);
  * pinned. Pins or unpins these branches to match the restored pin of the session. */
 void table_pin_follow(branch_table *table, uint32_t owner, const char *name);
 
-/* Pins the branches that pinned sessions opened after they had been pinned. Called after an adoption. Files contain
- * only the pins of anchored branches. */
+/* Pins the branches that pinned sessions opened after these sessions had been pinned. Called after an adoption. Files
+ * contain only the pins of anchored branches. */
 void table_pin_later_branches(branch_table *table);
 
 /* Limit on pinned branches of all owners together. */
@@ -119,14 +119,14 @@ bool table_add_loose(branch_table *table, const loose_file *f); /* returns false
 /* Returns the session's next loose file after `after`, or its first if `after` is NULL. Returns NULL if there are no
  * more. */
 const loose_file *table_next_loose(const branch_table *table, session_name name, const loose_file *after);
-/* whether a session of that name waits for an entry */
+/* whether a session of this name waits on disk for an entry in the session table */
 bool table_is_waiting(const branch_table *table, session_name name);
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
 void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
 /* Removes files of unpinned sessions that wait for an entry. Removes those last used before before_ms, at most
- * LOOSE_EXPIRED_MAX files. Of the remaining sessions that may expire, returns the earliest last use. Returns 0 if there
- * are none. */
+ * LOOSE_EXPIRED_MAX files. Of the remaining sessions that may expire, returns the earliest last use. Returns 0 if no
+ * such session remains. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
 size_t table_loose_bytes(const branch_table *table); /* bytes of the state files of loose files */
 void table_free_loose(branch_table *table);

@@ -37,8 +37,8 @@
  * the state of another branch as long as prefilling the shared tokens would take, but at least 1 s.
  *
  * Example: an agent's system prompt of 10,000 tokens is in the parked session `a`. The first request of the new session
- * `b` waits for the state of `a`. It copies the state of the first 10,000 tokens, and reports `shared`. Then the state
- * of `a` is on the disk only, as before. */
+ * `b` waits for the state of `a`. This request copies the state of the first 10,000 tokens, and reports `shared`. Then
+ * the state of `a` is on the disk only, as before. */
 #ifndef LLM_SHELF_H
 #define LLM_SHELF_H
 
@@ -128,12 +128,12 @@ void table_read_back(branch_table *table, store_job *job);     /* handles the re
 
 size_t table_disk_bytes(const branch_table *table);
 
-/* A state file counts against the limit on state files as soon as its write is pushed. Thus the limit is never
+/* Called before a write of the branch's state is pushed. Sets the members of the job that name the branch and the
+ * write. A state file counts against the limit on state files as soon as its write is pushed. Thus the limit is never
  * exceeded. Until the result of the write arrives, the disk may have an older state file of the branch. This file stays
  * if the write fails, or if the daemon ends before the write. Several writes for a branch may be queued, because the
  * branch can leave its slot again before its previous state is written. */
-void table_expect_file(branch_table *table, branch *b, store_job *job,
-                       size_t n_bytes); /* sets the job's entry and id */
+void table_expect_file(branch_table *table, branch *b, store_job *job, size_t n_bytes);
 /* updates the bytes of the branch's state file from the result of a write */
 void table_learn_file(branch *b, const store_job *job);
 /* called when the branch's state file is removed. Also called if a queued job will remove the file before any later

@@ -43,12 +43,12 @@ typedef struct branch_table branch_table; /* branch_table.h */
 
 typedef struct table_slots {
     branch **holders; /* n_named + n_scratch: the branch in each slot, or NULL */
-    uint64_t clock;   /* counts uses; orders branches by recency */
+    uint64_t clock;   /* counts the uses of branches, which orders the branches by recency */
     /* microseconds that optional copies may still take before they delay the next token of a decoding branch. HUGE_VAL
      * if no branch decodes */
     double stall_budget_us;
-    void (*forgotten)(void *context, uint32_t owner,
-                      const char *name); /* called for each session whose last branch is given up; or NULL */
+    /* NULL, or a function that is called for each session whose last branch is given up */
+    void (*forgotten)(void *context, uint32_t owner, const char *name);
     void *forgotten_context;
 } table_slots;
 
@@ -182,7 +182,7 @@ void table_report_forgotten(branch_table *table, uint32_t owner, const char *nam
 
 /* Forgets unpinned idle branches that were last used before `before_ms` (CLOCK_REALTIME). One call forgets at most 64
  * branches, because a thousand removals at once would delay decoding branches. Of the remaining branches that may
- * expire, returns the earliest last use. Returns 0 if there are none. */
+ * expire, returns the earliest last use. Returns 0 if no such branch remains. */
 uint64_t table_expire(branch_table *table, uint64_t before_ms);
 
 void table_publish(branch_table *table); /* sets the gauges in the session table */

@@ -44,8 +44,8 @@ typedef struct checkpoint {
     /* the store's `clock` at the last use of this checkpoint, or of a longer checkpoint that begins with its tokens */
     uint64_t used;
     struct checkpoint *parent; /* the longest checkpoint that is a proper prefix of this one, or NULL */
-    /* k of the longest checkpoint that begins with the tokens of this one; this checkpoint's own k if there is no
-     * longer one */
+    /* k of the longest checkpoint that begins with the tokens of this one. If no other checkpoint does, this
+     * checkpoint's own k */
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
 } checkpoint;
@@ -73,7 +73,7 @@ checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const
 
 /* Finds checkpoints whose tokens are the first k tokens of the prompt. Returns at most n_out of them, the longest
  * first. `attention` is the number of prompt tokens for which some branch holds the KV cache of the attention layers. A
- * checkpoint that is not whole needs that KV cache. So it is found only if k <= attention. */
+ * checkpoint that is not whole needs that KV cache. So such a checkpoint is found only if k <= attention. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out);
 

@@ -69,7 +69,7 @@ typedef struct state_ends {
 } state_ends;
 
 typedef struct state_file {
-    uint32_t k; /* tokens that the state covers */
+    uint32_t k; /* number of the branch's first tokens that the state covers */
     token_hash hash;
     uint32_t n_parts; /* 0 if there is no state */
     state_part parts[SNAPSHOT_PARTS_MAX];
@@ -91,7 +91,7 @@ void state_file_clear(state_file *f);
 uint64_t state_file_bytes(const state_file *f);
 state_ends state_file_ends(const state_file *f);
 
-/* Returns the largest count in `e` that is at most n_tokens. Returns 0 if there is none. */
+/* Returns the largest count in `e` that is at most n_tokens. Returns 0 if there is no such count. */
 uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */

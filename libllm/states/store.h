@@ -5,7 +5,8 @@
  *
  * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
  * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take
- * seconds. Any order of changes and states is safe. The two files of a branch do not depend on each other (snapshot.h).
+ * seconds. Any order of changes and states is safe, because the two files of a branch do not depend on each other
+ * (snapshot.h).
  *
  * The queues stay short. Many jobs have a command that waits for them. A state is not read again while it is being
  * read. No state is written while STORE_JOBS_MAX jobs wait. */
@@ -52,7 +53,8 @@ typedef enum change_verb {
 /* A change of one branch's files. Also holds the former values, which are restored if the change fails. */
 typedef struct store_change {
     change_verb verb;
-    branch_file file; /* complete for WRITE and RESET. Without tokens for REMOVE. Only the id for NONE */
+    branch_file file; /* contents of the branch file: complete for WRITE and RESET, without tokens for REMOVE, only the
+                       * id for NONE */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as in the branch's record */

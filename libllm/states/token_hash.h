@@ -1,6 +1,6 @@
 /* token_hash.h: a hash of 128 bits over a sequence of tokens. It serves to find checkpoints that may be prefixes of a
- * prompt. It also says to which tokens the state in a state file belongs. Two independent multiply-xor lanes (constants
- * of splitmix64, Steele et al. 2014). */
+ * prompt. It also says to which tokens the state in a state file belongs. The hash has two independent multiply-xor
+ * lanes, with the constants of splitmix64 (Steele et al. 2014). */
 #ifndef LLM_TOKEN_HASH_H
 #define LLM_TOKEN_HASH_H
 
