@@ -78,9 +78,10 @@ LLM_API void llm_processor(char *out, size_t n_out);
 LLM_API const char *llm_gpu_trouble(void);
 
 typedef struct llm_machine {
-    uint64_t free_bytes;    /* host memory that this process can still use: on the machine and within its limits */
+    uint64_t free_bytes;    /* host memory that this process can still use: free on the machine, and within the limits
+                             * of the process */
     uint64_t allowed_bytes; /* host memory that the control groups still allow. UINT64_MAX means no limit */
-    int32_t n_cores;        /* physical cores that this process may use, at most its quota */
+    int32_t n_cores;        /* physical cores that this process may use, at most the quota of the process */
     int32_t n_allowed;      /* processors that the control groups' quota allows. INT32_MAX means no quota */
 } llm_machine;
 
@@ -238,10 +239,10 @@ typedef struct llm_info {
     char fingerprint[33]; /* hash of the model's file: 128 bits in hexadecimal. It does not depend on the options */
 } llm_info;
 
-/* Loads the model and opens everything. The calling thread becomes the engine's owner. Opening a large file takes
- * seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A model that only
- * makes embeddings has the memory LLM_MEMORY_NONE and no sessions. For such a model, n_ctx limits the tokens of one
- * text.
+/* Loads the model and opens all other parts of the engine. The calling thread becomes the engine's owner. Opening a
+ * large file takes seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A
+ * model that only makes embeddings has the memory LLM_MEMORY_NONE and no sessions. For such a model, n_ctx limits the
+ * tokens of one text.
  *
  *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
@@ -370,8 +371,8 @@ typedef struct llm_prompt {
  * If a template does not describe tools, libllm describes them in a system message. If a template has no format for
  * tool calls, libllm uses a format of its own. Some parts of a tool's schema cannot be enforced and are ignored.
  * docs/limits.md lists these parts. If a template refuses the id of a tool call, libllm replaces the id with nine
- * letters and digits. If the arguments of a past tool call are not JSON, the template gets an object. Its only member
- * contains the text of the arguments.
+ * letters and digits. If the arguments of a past tool call are not JSON, the template gets an object instead. The only
+ * member of this object contains the text of the arguments.
  *
  * `after` names an assistant message. The caller already has the tokens of this answer and of all messages before it.
  * Only what follows the answer is rendered, and the caller appends the new tokens to its own. So the earlier tokens

@@ -67,11 +67,11 @@ extern "C" {
  *                 if the model's memory and the session's checkpoints do not allow this count.
  *   `replace`     says what happens to an existing session of the new name. true closes that session. false lets the
  *                 fork fail with LLM_EXISTS.
- *   `pinned`      true pins the session. A pinned session is never forgotten or expired, but can be parked. It keeps
- *                 the branches that it has at the time of the command. A prompt that continues none of these branches
- *                 begins another branch. A quarter of all branches always stays unpinned, and each owner can pin its
- *                 share of the other three quarters. If a pin would exceed this share, the command fails with LLM_PINS
- *                 and changes nothing.
+ *   `pinned`      true pins the session. A pinned session is never forgotten or expired, but can be parked. The session
+ *                 keeps the branches that it has at the time of the command. A prompt that continues none of these
+ *                 branches begins another branch. A quarter of all branches always stays unpinned, and each owner can
+ *                 pin its share of the other three quarters. If a pin would exceed this share, the command fails with
+ *                 LLM_PINS and changes nothing.
  *   `label`       name of a saved session in the state directory.
  */
 
@@ -143,11 +143,11 @@ typedef enum llm_generate_flag {
 
 /* Encoding of an entry's value. */
 typedef enum llm_field_type {
-    LLM_FIELD_UINT,  /* an unsigned integer from least to most */
-    LLM_FIELD_INT,   /* a signed integer from least to most */
-    LLM_FIELD_FLOAT, /* a finite number from least to most */
+    LLM_FIELD_UINT,  /* an unsigned integer from `least` to `most` */
+    LLM_FIELD_INT,   /* a signed integer from `least` to `most` */
+    LLM_FIELD_FLOAT, /* a finite number from `least` to `most` */
     LLM_FIELD_BOOL,
-    LLM_FIELD_NAME,     /* str of least to most printable ASCII characters without spaces */
+    LLM_FIELD_NAME,     /* str of `least` to `most` printable ASCII characters without spaces */
     LLM_FIELD_TOKENS,   /* bin: at least `least` tokens, int32 little-endian */
     LLM_FIELD_BIASES,   /* bin: at most `most` pairs of (int32 token, float32 bias), little-endian */
     LLM_FIELD_TEXTS,    /* array of at most `most` str */
@@ -277,7 +277,7 @@ typedef enum llm_event_op {
     LLM_EVENT_CONSUMED = 7,
 } llm_event_op;
 
-/* X(EVENT, member), in the order on the wire. */
+/* Every member of every event: X(EVENT, member), in the order on the wire. */
 #define LLM_EVENT_TABLE(X)                                                                                             \
     X(ADMITTED, request)                                                                                               \
     X(ADMITTED, entry)                                                                                                 \

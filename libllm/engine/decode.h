@@ -168,8 +168,9 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* takes the tokens that sampling threads have picked */
 bool decode_stops(void *d);          /* callback `stop` of step.h */
 
-/* Says which requests may lose their slots to the asker, a request that needs a slot or KV cells. Either all requests
- * may, or only those of the asker's kind (named or scratch), or only those of the asker's kind and owner. */
+/* Says which requests may lose their slots to the asker, a request that needs a slot or KV cells. AMONG_ALL: all
+ * requests. AMONG_KIND: requests of the asker's kind, named or scratch. AMONG_OWNER_AND_KIND: requests of the asker's
+ * kind and owner. */
 typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among;
 bool decode_is_among(const request *r, const request *asker, decode_among among);
 

@@ -32,7 +32,7 @@ typedef struct model_file {
     uint32_t part; /* number of this part of a split model, from 0 */
     uint32_t n_parts;
     uint32_t n_tensors_all; /* tensors of all parts; 0 if the file does not state this number */
-    char architecture[64];  /* truncated if too long. Empty if the file states none */
+    char architecture[64];  /* name of the model's architecture, truncated if too long; empty if the file states none */
 } model_file;
 
 /* Checks a header in memory. Returns LLM_OK, LLM_MODEL_LOAD with a sentence about `name`, or LLM_NO_MEMORY. */

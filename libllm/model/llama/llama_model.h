@@ -54,7 +54,7 @@ std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memo
 class model_llama_threads {
   public:
     model_llama_threads() = default;
-    ~model_llama_threads(); /* the context must be closed before */
+    ~model_llama_threads(); /* the context that uses the threads must be closed before */
     model_llama_threads(const model_llama_threads &) = delete;
     model_llama_threads &operator=(const model_llama_threads &) = delete;
 
@@ -108,7 +108,7 @@ constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* result of llama_decode if the
 /* If the options give no n_ctx, a device's pool of KV cells is sized for this number of tokens per session. The pool
  * takes all its memory at once. The same number is the n_ctx of a model whose file states no context length. */
 constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
-constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this */
+constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this number of cells */
 
 inline uint32_t model_llama_padded(uint32_t n)
 {

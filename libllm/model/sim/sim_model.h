@@ -147,15 +147,15 @@ typedef struct sim_model {
     uint32_t n_kept;  /* states per sequence */
     uint32_t n_cells; /* UINT32_MAX for no limit */
     sim_sequence *sequences;
-    sim_state *states;    /* the memory of `kept` of all sequences */
-    uint64_t *attentions; /* the memory of `attention` of all sequences */
+    sim_state *states;    /* memory for the rings `kept` of all sequences */
+    uint64_t *attentions; /* memory for the arrays `attention` of all sequences */
     uint32_t *shared;     /* [a * n_seq + b] is the number of leading tokens whose cells sequences a and b share. The
                            * matrix is symmetric */
     uint64_t n_calls;     /* number of decode calls */
     uint64_t n_counted;   /* number of decode calls that fail_at and fail_every count */
     float *logits;        /* n_outputs_max rows */
-    int32_t *row_of;      /* for each batch index of the last successful call, its row in `logits`, or -1. Has n_batch
-                           * entries */
+    int32_t *row_of;      /* for each batch index of the last successful call, its row in `logits`, or -1. The array has
+                           * n_batch entries */
     uint32_t n_rows;
     sim_script *script; /* NULL for no script */
     const char *chat_template;
@@ -213,7 +213,7 @@ enum {
     SIM_TOKEN_TURN_START,
     SIM_TOKEN_TURN_END,
     SIM_TOKEN_WRONG_STATE,
-    SIM_TOKEN_WORDS,     /* the first piece that the model writes */
+    SIM_TOKEN_WORDS,     /* token id of the first piece that the model writes */
     SIM_VOCABULARY = 512 /* constant, so that the loop over the logits is vectorized */
 };
 

@@ -68,7 +68,7 @@ class writer {
         }
 
         /* `n` is the number of members already written. Returns `n`, or a smaller number that allows the same
-         * continuations of the object, so that equal rules are not made twice. */
+         * continuations of the object. So equal rules are not made twice. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
