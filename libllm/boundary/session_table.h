@@ -19,7 +19,7 @@ typedef struct session_table session_table;
  * memory is allocated at once with posix_fallocate. Thus a full tmpfs is an error here and not a SIGBUS later. */
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
-void session_table_close(session_table *p); /* unmaps and unlinks; NULL is allowed */
+void session_table_close(session_table *p); /* unmaps and unlinks the segment; NULL is allowed */
 
 /* Gives the segment its final name. Until then the name ends with SESSION_TABLE_OPENING. A daemon that dies while it
  * starts leaves an incomplete segment, which no later daemon may adopt. Returns LLM_IO if a segment of the final name

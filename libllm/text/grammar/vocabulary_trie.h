@@ -25,7 +25,7 @@ struct vocabulary_trie {
     };
     /* A summary of the texts of all tokens below a node: their characters, from the node's own byte on. */
     struct branch {
-        uint64_t ascii[2];     /* the ASCII characters, one bit each */
+        uint64_t ascii[2];     /* the ASCII characters in the texts of the branch's tokens, one bit each */
         uint32_t low, high;    /* smallest and largest of the characters beyond ASCII, or 0. A token can end with an
                                 * incomplete character, which counts as all characters that it can become */
         uint16_t n_characters; /* number of characters of the branch's longest token text, from the node's own byte on.

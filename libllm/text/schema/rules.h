@@ -97,7 +97,8 @@ class rules {
     work_budget &budget;
     std::string text;
     std::unordered_map<std::string, std::string> known; /* for the body of each rule, the rule's name */
-    std::vector<const std::string *> order;             /* bodies in the order in which they were added */
+    std::vector<const std::string *> order;             /* bodies of the rules, in the order in which the rules were
+                                                         * added */
 
     /* Character sets that were written before. An automaton's transitions have few different sets. Writing a set takes
      * longer than writing everything else in a state's rule. */
