@@ -48,6 +48,7 @@ usage: ./build.sh VERB [arguments]
   test-wheel [architecture...]  install a wheel outside of the checkout, and chat with it (aarch64: in an emulator)
   deb [architecture...]    a Debian package, in dist/ (default: this architecture)
   test-deb                 install, upgrade, remove and purge the package in a fresh Debian, and chat with it (root)
+  test-image               build the image of packaging/Containerfile, and chat with it (root)
   setup                    only set up: private environment, native library, package
   prerequisites            print the Debian packages that are missing
   clean                    remove the build outputs of this checkout (the cache of llama.cpp builds stays)
@@ -693,6 +694,8 @@ verb_deb() { locked make_debs "$@"; }
 
 verb_test_deb() { deb_try; }
 
+verb_test_image() { image_try; }
+
 # make_wheels [ARCHITECTURE...]: by default one for each. With LLMD_BACKEND, one for this machine's architecture and its glibc.
 make_wheels() {
     local architecture
@@ -739,7 +742,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
@@ -760,4 +763,6 @@ main() {
 . "$ROOT/packaging/wheel.sh"
 # shellcheck source=packaging/deb.sh
 . "$ROOT/packaging/deb.sh"
+# shellcheck source=packaging/image.sh
+. "$ROOT/packaging/image.sh"
 main "$@"

@@ -26,7 +26,17 @@ from tools.verbs import Verb, verbs
 ROOT = reference.ROOT
 NAMES = {name for requests in reference.DIALECTS.values() for kind in requests.values() for name in parameters_of(kind)}
 BY_HAND = ["transcript"]
-FOREIGN_FLAGS = {"--now", "--from", "--shm-size", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
+FOREIGN_FLAGS = {
+    "--now",
+    "--from",
+    "--network",
+    "--format",
+    "--shm-size",
+    "--provider",
+    "--auth-type",
+    "--force-reinstall",
+    "--no-deps",
+}
 """Options of other programs (systemctl, containers, pip, clients) that the pages mention."""
 LINKING = (
     *reference.PAGES,
