@@ -72,7 +72,10 @@ def run_list(context: Context) -> None:
 
 def _table(models: list[LocalModel]) -> str:
     if not models:
-        return "no models in the folders that llmd searches; llmctl models pull OWNER/NAME downloads one"
+        return (
+            "no models in the folders that llmd searches; llmctl models pull OWNER/NAME downloads one. "
+            "Without a model, llmd serves the one that comes with it"
+        )
     rows = [
         [text.printable(one.name), text.size(one.candidate.n_bytes), one.source, text.age(one.modified_s, time.time())]
         for one in models
