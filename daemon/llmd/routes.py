@@ -26,7 +26,7 @@ from .dialects.responses import wire as responses
 from .dialects.responses.writer import ENVELOPE as RESPONSES
 from .http import framing
 from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
-from .http.endpoints import explain, health, health_wire, models, openapi, session_verbs, sessions, text, wire
+from .http.endpoints import explain, feed, health, health_wire, models, openapi, session_verbs, sessions, text, wire
 from .http.endpoints.endpoint import Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .http.receive import leave_expectation
@@ -123,6 +123,8 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/sessions/{id}/explain", explain.explain_session,
              "Show which tokens each of the last turns of a session reused, and why it could not reuse more",
              wire.Explanation, failures=SESSION),
+    Endpoint("GET", "/v1/feed", feed.show_feed, "Watch the sessions: a stream of events with what has changed",
+             wire.FeedEvent, media="text/event-stream", failures=LISTS),
     Endpoint("GET", "/v1/saved", session_verbs.list_saved, "List saved sessions, the newest first", wire.SavedList,
              failures=("invalid_value",)),
     Endpoint("DELETE", "/v1/saved/{id}", session_verbs.delete_saved, "Delete a saved session", wire.SavedDeleted,
@@ -158,6 +160,7 @@ def add_routes(app: web.Application) -> None:
                 app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
     for method, path in ollama_models.CHANGES:
         app.router.add_route(method, path, ollama_models.refuse_change, expect_handler=leave_expectation)
+    app[feed.FEED] = feed.Feed()
     app[response_store.STORE] = response_store.ResponseStore()
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
     waiting = filter(lambda endpoint: endpoint.waits_for_model, ENDPOINTS)

@@ -70,6 +70,12 @@ PROBE_S = 5.0
 """Interval of probes to a client that has closed its sending direction. A probe shows whether the client still exists
 (http/connection.py).
 """
+FEEDS_MAX = 64
+"""Open streams of GET /v1/feed."""
+FEED_INTERVAL_S = 1.0
+"""Interval of the events of GET /v1/feed."""
+FEED_FORGOTTEN_MAX = 4096
+"""Number of forgotten sessions that are kept for feeds. A feed that is further behind gets all sessions again."""
 
 # Limits of a request's JSON. They exist because msgspec holds the interpreter lock while it decodes (json_scan.py). A
 # body that reaches all of these limits at once is decoded in less than 50 ms, whatever the size of the context.
@@ -305,6 +311,7 @@ TABLE = (
           "TCP connections from one address of another machine", "too_many_connections"),
     Limit("connections.unix", CONNECTIONS_LOCAL_MAX, "connections", "connections to the unix socket",
           "too_many_connections"),
+    Limit("feeds", FEEDS_MAX, "streams", "GET /v1/feed", "overloaded"),
     Limit("head", HEAD_BYTES_MAX, "bytes", "the request line and headers of a request", "headers_too_large"),
     Limit("head.line", HEAD_LINE_BYTES_MAX, "bytes", "the request line alone; each header alone", "headers_too_large"),
     Limit("head.headers", HEADERS_MAX, "headers", "a request", "headers_too_large"),

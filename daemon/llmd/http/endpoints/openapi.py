@@ -91,7 +91,7 @@ def _success(row: Endpoint) -> dict[str, Any]:
     if row.answer is None:
         schema = {"type": "object" if row.media == _JSON else "string"}
         return {"description": row.summary, "content": {row.media: {"schema": schema}}}
-    content: dict[str, Any] = {_JSON: {"schema": _ref(row.answer)}}
+    content: dict[str, Any] = {row.media: {"schema": _ref(row.answer)}}
     if row.generates:
         content[row.framing.media] = {"schema": {"type": "string"}}
     return {"description": row.summary, "content": content}

@@ -38,8 +38,8 @@ async def list_sessions(request: web.Request) -> web.Response:
         views = list(state.engine.session_table.sessions())
         own = sessions_of(state, (view for view in views if view.name and may_see(caller, view.owner)))
         used = (view for view in views if not view.name and view.n_requests and may_see(caller, view.owner))
-        slot_counts = _slot_counts(state, [view for view in views if view.name])
-        return respond(SessionList(own, slot_counts, _storage(state, caller), sessions_of(state, used)))
+        places = slot_counts(state, (view for view in views if view.name))
+        return respond(SessionList(own, places, storage(state, caller), sessions_of(state, used)))
 
     return await state.engine.in_thread(caller.owner, 0, listed)
 
@@ -263,12 +263,13 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
     )
 
 
-def _slot_counts(state: State, views_with_name: list[SessionView]) -> Places:
+def slot_counts(state: State, views_with_name: Iterable[SessionView]) -> Places:
     info = state.engine.info
-    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in views_with_name)
+    states = [STATE_WORDS[view.state] for view in views_with_name]
+    n_parked = states.count("parked")
     return Places(
         named=info.n_sessions,
-        named_used=len(views_with_name) - n_parked,
+        named_used=len(states) - n_parked,
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_entries - info.n_sessions - info.n_scratch,
@@ -277,7 +278,7 @@ def _slot_counts(state: State, views_with_name: list[SessionView]) -> Places:
     )
 
 
-def _storage(state: State, caller: Caller) -> Storage:
+def storage(state: State, caller: Caller) -> Storage:
     counters, info, directory = state.engine.session_table.counters(), state.engine.info, state.config.state_dir
     return Storage(
         parked_bytes=counters["parked_bytes"],

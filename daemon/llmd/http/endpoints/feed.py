@@ -1,0 +1,148 @@
+"""GET /v1/feed: a stream of server-sent events that shows what the server does. The first event has all sessions that
+the caller may see, and later events have those that have changed.
+
+All feeds share one copy of the sessions, which is read at most once per second, and only while a feed is open. A client
+that reads slowly skips events: the next event is made only after the previous one has been sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+from aiohttp import web
+
+from ...core import limits
+from ...core.errors import ApiError
+from ...engine.native import SessionView
+from ...turns.log import scratch_id
+from ..access import Caller
+from ..context import FACTS, STATE, State
+from ..framing import EVENTS
+from .sessions import may_see, sessions_of, slot_counts, storage
+from .wire import FeedEvent, ForgottenSession, Session
+
+Key = tuple[int, str]
+"""Owner and id of a session, or of a branch of requests without a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A session as it was last read."""
+
+    version: int
+    """The version of the shared copy in which the session last changed."""
+    views: tuple[SessionView, ...]
+    session: Session
+
+
+class Feed:
+    """The shared copy of the sessions, and the events that are made from it. Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self.n_open = 0
+        self.version = 0
+        """Increases with every reading of the sessions. A feed that has sent version n needs what changed after n."""
+        self._known: dict[Key, _Known] = {}
+        self._forgotten: deque[tuple[int, Key]] = deque(maxlen=limits.FEED_FORGOTTEN_MAX)
+        """The sessions that no longer exist, each with the version in which it was first missing."""
+        self._complete_from = 0
+        """_forgotten has all sessions that were forgotten in or after this version."""
+        self._reading = asyncio.Lock()
+        self._read_at = float("-inf")
+
+    async def refresh(self, state: State) -> None:
+        """Reads the sessions again, unless another feed has just done so."""
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if now - self._read_at < limits.FEED_INTERVAL_S / 2:
+                return
+            known = self._known
+            try:
+                found = await state.engine.in_thread(0, 0, partial(_read, state, known, self.version + 1))
+            except ApiError:  # the text threads have too much work; the next event reports the changes
+                return
+            self._read_at = now
+            self.version += 1
+            for key in known.keys() - found.keys():
+                if len(self._forgotten) == self._forgotten.maxlen:
+                    self._complete_from = self._forgotten[0][0]
+                self._forgotten.append((self.version, key))
+            self._known = found
+
+    def event(self, state: State, caller: Caller, seen: int) -> FeedEvent:
+        """Returns the event for a caller whose last event was made from version `seen`, or 0."""
+        is_full = seen == 0 or seen < self._complete_from
+        changed = [one.session for one in self._known.values() if one.version > seen or is_full]
+        forgotten = [
+            ForgottenSession(*key) for version, key in self._forgotten if version > seen and key not in self._known
+        ]
+        return FeedEvent(
+            time_ms=time.time_ns() // 1_000_000,
+            full=is_full,
+            sessions=[one for one in changed if may_see(caller, one.owner)],
+            forgotten=[] if is_full else [one for one in forgotten if may_see(caller, one.owner)],
+            places=slot_counts(state, (view for one in self._known.values() for view in one.views if view.name)),
+            storage=storage(state, caller),
+            counters=state.engine.session_table.counters(),
+        )
+
+
+FEED = web.AppKey("feed", Feed)
+
+
+async def show_feed(request: web.Request) -> web.StreamResponse:
+    state, feed = request.app[STATE], request.app[FEED]
+    _ = state.engine  # raises ApiError while the model loads
+    if feed.n_open >= limits.FEEDS_MAX:
+        raise ApiError("overloaded", f"{limits.FEEDS_MAX} feeds are open, which is the limit.")
+    response = web.StreamResponse(headers=EVENTS.headers())
+    feed.n_open += 1
+    try:
+        await response.prepare(request)
+        with suppress(ConnectionError):  # the client has left
+            if request.method != "HEAD":
+                await _send(request, response)
+            await response.write_eof()
+    finally:
+        feed.n_open -= 1
+    return response
+
+
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
+    state, feed, caller, seen = request.app[STATE], request.app[FEED], request[FACTS].caller, 0
+    while not state.is_stopping:
+        await feed.refresh(state)
+        event = feed.event(state, caller, seen)
+        seen = feed.version
+        try:
+            async with asyncio.timeout(state.config.slow_reader_timeout):
+                await response.write(EVENTS.frame(msgspec.json.encode(event)))
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionResetError from None
+        await asyncio.sleep(limits.FEED_INTERVAL_S)
+
+
+def _read(state: State, known: dict[Key, _Known], version: int) -> dict[Key, _Known]:
+    """Returns all sessions. Those whose records are the same as in `known` are taken from there, because making a
+    report takes longer than comparing records. Runs in a text thread.
+    """
+    groups: dict[Key, list[SessionView]] = {}
+    for view in state.engine.session_table.sessions():
+        if view.name or view.n_requests:
+            groups.setdefault((view.owner, view.name or scratch_id(view.entry)), []).append(view)
+    found: dict[Key, _Known] = {}
+    for key, group in groups.items():
+        views, before = tuple(group), known.get(key)
+        if before is not None and before.views == views:
+            found[key] = before
+        else:
+            found[key] = _Known(version, views, sessions_of(state, views)[0])
+    return found
