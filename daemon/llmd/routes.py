@@ -26,7 +26,19 @@ from .dialects.responses import wire as responses
 from .dialects.responses.writer import ENVELOPE as RESPONSES
 from .http import framing
 from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
-from .http.endpoints import explain, feed, health, health_wire, models, openapi, session_verbs, sessions, text, wire
+from .http.endpoints import (
+    explain,
+    feed,
+    health,
+    health_wire,
+    models,
+    openapi,
+    page,
+    session_verbs,
+    sessions,
+    text,
+    wire,
+)
 from .http.endpoints.endpoint import Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .http.receive import leave_expectation
@@ -146,7 +158,10 @@ ENDPOINTS = (
     Endpoint("GET", "/ready", health.ready, "Check that llmd can serve requests. If not, the status is 503",
              health_wire.Readiness, is_public=True, unready=health_wire.Readiness),
     Endpoint("GET", "/metrics", health.metrics, "Get metrics in Prometheus' text format", None, media="text/plain"),
-    Endpoint("GET", "/", ollama_models.greet, "Check that the server runs", None, is_public=True, media="text/plain"),
+    Endpoint("GET", "/", page.greet, "Open the page, in a browser. For other clients, check that the server runs", None,
+             is_public=True, media="text/html"),
+    Endpoint("GET", "/page/{id}", page.show_file, "Get a script or style of the page", None, is_public=True,
+             media="text/javascript"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "Get the OpenAPI description of all endpoints", None,
              is_public=True),
 )  # fmt: skip

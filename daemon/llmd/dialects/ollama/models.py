@@ -32,11 +32,6 @@ CHANGES = (
 """Ollama's endpoints that change its store of models."""
 
 
-async def greet(_: web.Request) -> web.Response:
-    """Answers clients that check whether a server is running."""
-    return web.Response(text="llmd is running")
-
-
 async def version(_: web.Request) -> web.Response:
     return respond(wire.OllamaVersion(_SPOKEN))
 

@@ -1,0 +1,9 @@
+/* sessions.js */
+
+import { h } from "./dom.js";
+
+export class SessionsView {
+  element = h("div");
+  constructor(feed) { this.feed = feed; }
+  show() {}
+}
