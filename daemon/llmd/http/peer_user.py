@@ -300,8 +300,8 @@ def _mapped(name: _Name) -> bytes:
 
 
 def _in_table(addresses: list[bytes], client: _Name, own: _Name) -> bytes:
-    """Returns both addresses of the client's socket in the format of /proc/net/tcp and /proc/net/tcp6. There, every
-    four bytes are one hexadecimal number in the byte order of this machine.
+    """Returns the local and the remote address of the client's socket, as /proc/net/tcp and /proc/net/tcp6 write them.
+    There, every four bytes are one hexadecimal number in the byte order of this machine.
     """
     ends = []
     for address, (_, port, *_) in zip(addresses, (client, own), strict=True):

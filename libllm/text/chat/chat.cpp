@@ -363,7 +363,7 @@ bool ends_alike(const std::string &as_calls, const conversation &as_text)
 /* Finds out how the types in the tools' schemas have to be passed to the template. Some templates fail on certain
  * schemas. For example, Hermes 3's template uses the type as a dictionary key, and fails if the type is a list of
  * types. This function renders the conversation only up to the first question, because later messages can cause other
- * failures. Returns GIVEN if the tools are not the reason for the failure. */
+ * failures. If the rendering fails in every form of the types, the tools are not the reason, and GIVEN is returned. */
 shown_types types_to_show(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
                           typed_tools *typed)
 {
