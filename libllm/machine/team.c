@@ -122,7 +122,7 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        /* a step of another size ends a trial without a result. The trial still counts, because it has cost a step */
+        /* a step of another size ends a trial without a result. The next trial still waits as after a finished one */
         t->tried_us = t->n_tried > 0 ? now_us : t->tried_us;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {

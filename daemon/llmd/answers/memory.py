@@ -244,7 +244,8 @@ class AnswerMemory:
 
     def keys(self) -> list[tuple[int, str, bytes]]:
         """Returns a tuple (owner, session, digest) for each answer of each named session. Also returns a tuple with the
-        digest b"" for each named session with a history mode. `on_change` is called with the same tuples.
+        digest b"" for each named session with a history mode. When one of these tuples is added or removed,
+        `on_change` is called with it.
         """
         return [
             (owner, name, digest)

@@ -20,10 +20,11 @@ struct special {
 
 /* Architectures with an unusual class of memory in llama.cpp. All other architectures use one of five usual classes.
  * Each class, usual or not, has its own rules for truncating and copying a sequence, and for the contents of a saved
- * state. Each class must also release unused pages in llama_memory_i::seq_trim. An architecture is refused if no tiny
- * model tests its class. A model of an untested class would load and answer. But after a truncation the text could be
- * wrong, or the process could exceed --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's
- * source. The test fails if llama.cpp has a new class, or a new architecture with one of the classes of this table. */
+ * state. Each class must also implement llama_memory_i::seq_trim, which a patch of llmd adds. This function returns
+ * unused pages of host memory to the system. An architecture is refused if no tiny model tests its class. A model of an
+ * untested class would load and answer. But after a truncation the text could be wrong, or the process could exceed
+ * --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if llama.cpp has a
+ * new class, or a new architecture with one of the classes of this table. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},

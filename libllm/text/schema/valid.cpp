@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 64; /* limit on references and nested schemas. The verdict on deeper schemas is unknown */
+constexpr size_t DEPTH_MAX = 64; /* limit on references and nested schemas. Deeper schemas get the verdict UNKNOWN */
 
 size_t length_of(const std::string &text)
 {

@@ -163,8 +163,8 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "disabled, the template decides whether the model reasons. budget_tokens is the maximum number of tokens of "
         "the reasoning. display is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
-        "The member effort sets the template variable reasoning_effort. The efforts xhigh and max count as high. "
-        "The member format has a JSON schema for the answer.")
+        "`effort` sets the template variable reasoning_effort; `xhigh` and `max` set it to `high`. "
+        "`format` has a JSON schema for the answer.")
     ] = None  # fmt: skip
     output_format: Annotated[OutputFormat | None, note("Old name of output_config.format.")] = None
     metadata: Annotated[Any, note(

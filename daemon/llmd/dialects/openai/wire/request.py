@@ -345,7 +345,7 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     add_special_tokens: Annotated[bool | None, note(
         "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
-        "Number of most likely tokens to report with the log probability of each token of the answer, 0 to "
+        "For each token of the answer, report its log probability and this many most likely tokens, 0 to "
         f"{limits.LIKELIEST_MAX}. false: no log probabilities.",
         minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
     echo: Annotated[bool | None, note(
