@@ -37,6 +37,7 @@ usage: ./build.sh VERB [arguments]
   fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
+  test-page [pytest arguments]  the page in a browser (Chromium), with axe's rules for accessibility
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   schemas FOLDER...        test the JSON schema compiler on folders of schemas with instances (--vocabulary FILE.gguf)
   bench [name...]          measure what the documentation claims; without a name, everything
@@ -631,6 +632,25 @@ verb_test_clients() {
     locked prepare_check
     in_root "$PYTHON_ENV/bin/python" -m tests.clients "$@"
 }
+
+# The browser is the system's. Its driver comes in an environment of its own: installed in .venv, it would change what mypy knows.
+verb_test_page() {
+    local -a missing=()
+    command -v chromium >/dev/null || missing+=(chromium)
+    command -v chromedriver >/dev/null || missing+=(chromium-driver)
+    [ "${#missing[@]}" -eq 0 ] || die "test-page needs a browser and its driver; install them with: apt-get install ${missing[*]}"
+    locked prepare_page
+    in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/page/bin/python" -m pytest tests/page "$@"
+}
+
+prepare_page() {
+    setup_environment runtime
+    setup_native package
+    local PYTHON_ENV=$BUILD/page
+    environment_once "$(find_python)" "environment of the page's tests: build/page"
+    requirements_install page
+}
+
 verb_storm() {
     locked prepare_storm
     in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
@@ -742,7 +762,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | test-page | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

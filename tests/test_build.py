@@ -58,6 +58,13 @@ def test_a_compiler_that_is_named_is_used_or_refused(variable: str) -> None:
     assert ran("verb_prerequisites", os.environ["PATH"], **{variable: "true"}).returncode == 0
 
 
+def test_a_browser_that_is_not_there_is_to_be_installed(machine: Machine) -> None:
+    done = machine.runs("verb_test_page")
+    assert done.returncode == 1 and "install them with: apt-get install chromium chromium-driver\n" in done.stderr
+    machine.has("bin/chromium")
+    assert machine.runs("verb_test_page").stderr.endswith("apt-get install chromium-driver\n")
+
+
 def test_a_compiler_that_is_not_there_is_to_be_installed(machine: Machine) -> None:
     done = machine.runs("verb_prerequisites")
     assert done.returncode == 0 and {"python3", "gcc", "libc6-dev", "g++"} < set(done.stdout.split())

@@ -1,0 +1,147 @@
+"""A browser that tests use as a user would, and the daemon whose page it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from llmd.process.config_table import Config
+from tests.clients.installing import Npm, installed
+from tests.serving import SETTLE_S, Daemon, Json, serving
+
+AXE = Npm("axe-core", "4.14.1")
+WIDE, NARROW = (1280, 800), (390, 844)
+
+
+class Served:
+    """A daemon in a thread of its own, because a browser's driver blocks the thread of the test."""
+
+    def __init__(self, daemon: Daemon, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self.daemon = daemon
+        self.url = daemon.url
+        self.run = run
+        """Runs a coroutine in the daemon's event loop, and returns its result."""
+
+    def chat(self, text: str = "hello", **fields: Any) -> Json:
+        answer = self.run(self.daemon.chat(text, **fields))
+        assert isinstance(answer, dict)
+        return answer
+
+    def get(self, path: str) -> Json:
+        answer = self.run(self.daemon.ask("GET", path))
+        assert answer.status == 200, answer.body
+        found = answer.json
+        assert isinstance(found, dict)
+        return found
+
+
+@contextmanager
+def served(config: Config) -> Iterator[Served]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="daemon")
+    thread.start()
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(2 * SETTLE_S)
+
+    stack = AsyncExitStack()
+    try:
+        yield Served(run(stack.enter_async_context(serving(config))), run)
+    finally:
+        try:
+            run(stack.aclose())
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+@contextmanager
+def chromium(directory: Path) -> Iterator[Any]:
+    options = ChromeOptions()
+    options.binary_location = "/usr/bin/chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={directory}",
+    ):
+        options.add_argument(argument)
+    driver = Chrome(options=options, service=ChromeService("/usr/bin/chromedriver"))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+class Browser:
+    """One tab of a browser. Every wait ends with an error after SETTLE_S."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, served: Served, view: str = "") -> None:
+        """Opens a view, such as "#now". The page is loaded again, unless it is shown already."""
+        self.driver.get(f"{served.url}/{view}")
+
+    def wait(self, is_met: Callable[[], Any]) -> Any:
+        """Returns the first true value of `is_met`. Elements that the page replaces meanwhile are looked up again."""
+        return WebDriverWait(self.driver, SETTLE_S, 0.02).until(lambda _: is_met())
+
+    def all(self, css: str) -> list[Any]:
+        found = self.driver.find_elements(By.CSS_SELECTOR, css)
+        assert isinstance(found, list)
+        return found
+
+    def find(self, css: str, text: str = "") -> Any:
+        """Returns the first shown element that has the text."""
+        return self.wait(lambda: next((one for one in self.all(css) if one.is_displayed() and text in one.text), None))
+
+    def click(self, css: str, text: str = "") -> None:
+        self.find(css, text).click()
+
+    def press(self, *keys: str) -> None:
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def resize(self, size: tuple[int, int]) -> None:
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def color_scheme(self, scheme: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def complaints(self) -> list[str]:
+        """Returns and forgets the console's warnings and errors, such as violations of the policy."""
+        logged = self.driver.get_log("browser")
+        return [entry["message"] for entry in logged if entry["level"] in ("WARNING", "SEVERE")]
+
+    def scrolls_sideways(self) -> bool:
+        return bool(self.run("return document.scrollingElement.scrollWidth > innerWidth"))
+
+    def violations(self) -> list[str]:
+        """Returns which of axe's rules the view breaks, with the elements."""
+        cache = Path(os.environ.get("LLMD_CACHE_DIR") or Path.home() / ".cache" / "llmd") / "clients"
+        script = installed(AXE, cache)[0].parent / "axe-core" / "axe.min.js"
+        self.run(script.read_text())
+        broken = self.driver.execute_async_script("axe.run().then((found) => arguments[0](found.violations))")
+        return [f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in broken for node in rule["nodes"]]

@@ -1,0 +1,44 @@
+"""Fixtures of the tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmd.core import limits
+from tests.page.browser import WIDE, Browser, Served, chromium, served
+from tests.serving import config_of
+
+StartDaemon = Callable[..., Served]
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def start_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartDaemon]:
+    """`start_daemon(option=value, ...)` serves a simulated model until the test ends."""
+    monkeypatch.setattr(limits, "FEED_INTERVAL_S", 0.05)
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(served(config_of(tmp_path, **options)))
+
+
+@pytest.fixture
+def browser(driver: Any, start_daemon: StartDaemon) -> Iterator[Browser]:
+    """A wide tab in light colors. At the end, checks that the console has no errors and no warnings. A test that
+    provokes some takes them with `complaints()`. The tab leaves the page before the daemon stops.
+    """
+    tab = Browser(driver)
+    tab.resize(WIDE)
+    tab.color_scheme("light")
+    yield tab
+    complaints = tab.complaints()
+    driver.get("about:blank")
+    assert complaints == []
