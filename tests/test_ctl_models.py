@@ -57,10 +57,10 @@ def test_a_model_from_download_to_removal(hub: LocalHub, find: Finder, model: by
         "n_ctx_train": 4096,
     }
     assert "trained for 4,096 tokens" in llmctl(find, "show", "ann/Tiny-GGUF").stdout
-    refused = llmctl(find, "remove", "ann/Tiny-GGUF", "--yes")
-    assert (
-        refused.returncode == EXIT_REFUSED and "name one of ann/Tiny-GGUF:Q4_K_M, ann/Tiny-GGUF:Q8_0" in refused.stderr
-    )
+    for name in ("ann/Tiny-GGUF", "tiny-gguf", "tiny"):
+        refused = llmctl(find, "remove", name, "--yes")
+        assert refused.returncode == EXIT_REFUSED
+        assert "name one of ann/Tiny-GGUF:Q4_K_M, ann/Tiny-GGUF:Q8_0" in refused.stderr
     removed = llmctl(find, "remove", "ann/Tiny-GGUF:Q8_0", "--yes", "--json")
     assert json.loads(removed.stdout) == {"name": "ann/Tiny-GGUF:Q8_0", "removed": True, "size_bytes": len(model) + 1}
     assert not Path(shown["path"]).exists()

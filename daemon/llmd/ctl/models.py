@@ -141,13 +141,11 @@ def _removable(name: str) -> LocalModel:
     hub_name = parse_hub_name(name)
     if isinstance(hub_name, HubName):
         name = str(hub_name)
-    cached = catalog.local_models(None, (CACHE,))
-    repository = [one for one in cached if one.name.partition(":")[0].lower() == name.lower()]
-    if len(repository) > 1:  # the user must name the one to remove
-        raise ModelError(f"several models match {name}: name one of {listed(one.name for one in repository)}")
-    found = repository[0] if repository else catalog.with_name(name, cached, None)
-    if found is not None:
-        return found
+    found = catalog.all_with_name(name, catalog.local_models(None, (CACHE,)))
+    if len(found) > 1:  # the user must name the one to remove
+        raise ModelError(f"several models match {name}: name one of {listed(one.name for one in found)}")
+    if found:
+        return found[0]
     other = catalog.with_name(name, catalog.local_models(None), None)
     if other is not None:
         raise ModelError(f"{other.name} belongs to {other.source}, whose folder llmctl only reads: remove it there")

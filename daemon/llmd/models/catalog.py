@@ -74,16 +74,22 @@ def with_name(name: str, models: Sequence[LocalModel], free_bytes: int | None) -
     only the beginning of the model's name. If several quantizations of one model have this name, chooses one of them.
     Returns None if no model has this name. Raises ModelError if different models have this name.
     """
+    found = all_with_name(name, models)
+    return _only(name, found, free_bytes) if found else None
+
+
+def all_with_name(name: str, models: Sequence[LocalModel]) -> list[LocalModel]:
+    """Returns the models that have this name, as in `with_name`. If a model has exactly this name, returns only it."""
     exact = with_exact_name(name, models)
     if exact is not None:
-        return exact
+        return [exact]
     wanted, _, tag = name.lower().removesuffix(".gguf").partition(":")
     tagged = [one for one in models if not tag or _has_tag(one, tag)]
     for matches in (_has_stem, _has_base, _begins):
         found = [one for one in tagged if matches(one, wanted)]
         if found:
-            return _only(name, found, free_bytes)
-    return None
+            return found
+    return []
 
 
 def _has_stem(one: LocalModel, wanted: str) -> bool:
