@@ -1,9 +1,290 @@
-/* chat.js */
+/* chat.js: the view of a conversation: its messages, its settings, and the field for the next message. */
 
-import { h } from "./dom.js";
+import { ApiError, call } from "./api.js";
+import { answer, stop } from "./answering.js";
+import { ConversationList, askToDelete, saveFile } from "./chatlist.js";
+import { conversations, titleOf } from "./conversations.js";
+import { counted, h, setText } from "./dom.js";
+import { MessageView } from "./message.js";
+import { Settings } from "./settings.js";
+
+const REST = 4; /* after rendering for t ms, the next rendering begins at least REST * t ms later */
+const SPOKEN_MAX = 400; /* characters of an answer that a screen reader says by itself */
+const BOTTOM_PX = 40; /* so close to the bottom, the view follows the text */
 
 export class ChatView {
-  element = h("div");
-  constructor(feed) { this.feed = feed; }
-  show() {}
+  #conversation = null; /* or null for a new one, which is stored with its first message */
+  #settings = {}; /* of the new conversation */
+  #views = new Map(); /* by message */
+  #shared = "";
+  #shownSession = "";
+  #nextNotice = "";
+  #isScheduled = false;
+  #isStale = false; /* something has changed since the last rendering */
+  #wasBusy = false;
+
+  constructor(feed) {
+    this.list = new ConversationList(feed);
+    this.settings = new Settings();
+    this.#build();
+    this.onchange = (event) => this.#take(event.id);
+    conversations.addEventListener("change", this.onchange);
+  }
+
+  hide() {
+    conversations.removeEventListener("change", this.onchange);
+  }
+
+  #build() {
+    this.title = h("input", { class: "title", "aria-label": "Title", placeholder: "New conversation",
+      onchange: () => this.#rename() });
+    this.drawer = h("button", { type: "button", class: "drawer", "aria-controls": "conversations",
+      onclick: () => this.#openDrawer(!this.element.classList.contains("open")) }, "Conversations");
+    this.session = h("p", { class: "quiet session" });
+    this.tools = h("div", { class: "buttons" },
+      h("button", { type: "button", class: "small", onclick: () => this.#export() }, "Export"),
+      h("button", { type: "button", class: "small", onclick: () => this.#delete() }, "Delete"));
+    this.log = h("section", { class: "log", "aria-label": "Messages", tabindex: "0" });
+    this.notice = h("p", { class: "notice quiet", role: "status" });
+    this.announcer = h("p", { class: "hidden", role: "status" });
+    this.field = h("textarea", { rows: "2", "aria-label": "Message", placeholder: "Message",
+      onkeydown: (event) => this.#keyed(event) });
+    this.button = h("button", {}, "Send");
+    this.form = h("form", { class: "composer", onsubmit: (event) => this.#submitted(event) }, this.field, this.button);
+    this.element = h("div", { class: "chat", onkeydown: (event) => this.#escaped(event) },
+      this.list.element,
+      h("section", { class: "conversation", "aria-label": "Conversation" },
+        h("div", { class: "top" }, this.drawer, this.title, this.tools), this.session, this.settings.element,
+        this.log, this.notice, this.announcer, this.form));
+  }
+
+  async show([id]) {
+    this.#openDrawer(false);
+    await conversations.read();
+    const conversation = id ? conversations.get(id) : null;
+    setText(this.notice, id && !conversation ? `This browser has no conversation ${id}.` : this.#nextNotice);
+    this.#nextNotice = "";
+    this.#conversation = conversation;
+    this.#settings = {};
+    this.#wasBusy = this.#isBusy;
+    this.list.render(id);
+    this.title.value = conversation?.title ?? "";
+    this.title.disabled = conversation === null;
+    this.tools.hidden = conversation === null;
+    this.settings.show(conversation?.settings ?? this.#settings, () => conversation && conversations.put(conversation));
+    this.#views.clear();
+    this.log.replaceChildren();
+    this.#render();
+    this.log.scrollTop = this.log.scrollHeight;
+    this.field.focus();
+  }
+
+  update(changed) {
+    this.list.updateStates(changed);
+    this.#showSession();
+  }
+
+  get #isBusy() {
+    return this.#conversation !== null && conversations.isRunning(this.#conversation.id);
+  }
+
+  /* --- what is shown ---------------------------------------------------------------------------------------------- */
+
+  #take(id) {
+    if (!this.list.update(id)) {
+      this.list.render(this.#conversation?.id);
+    }
+    if (id === this.#conversation?.id) {
+      this.#conversation = conversations.get(id) ?? this.#conversation;
+      this.#schedule();
+    }
+  }
+
+  /* Renders at most once per frame, and rests after a slow rendering, so that the page stays usable with long texts. */
+  #schedule() {
+    if (this.#isScheduled) {
+      this.#isStale = true;
+      return;
+    }
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      const start_ms = performance.now();
+      this.#isStale = false;
+      this.#render();
+      setTimeout(() => {
+        this.#isScheduled = false;
+        if (this.#isStale) {
+          this.#schedule();
+        }
+      }, REST * (performance.now() - start_ms));
+    });
+  }
+
+  #render() {
+    const isAtBottom = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - BOTTOM_PX;
+    const messages = this.#conversation?.messages ?? [], isBusy = this.#isBusy;
+    const hidesReasoning = Boolean(this.#conversation?.settings.hides_reasoning);
+    const known = new Set(messages);
+    for (const [message, view] of this.#views) {
+      if (!known.has(message)) {
+        view.element.remove();
+        this.#views.delete(message);
+      }
+    }
+    const shared = `${isBusy} ${messages.length} ${hidesReasoning}`; /* what the views of all messages depend on */
+    messages.forEach((message, i) => {
+      const isNew = !this.#views.has(message), isLast = i + 1 === messages.length;
+      if (isNew) {
+        this.#views.set(message, new MessageView(message, this.#actions));
+        this.log.append(this.#views.get(message).element);
+      }
+      if (isNew || isLast || shared !== this.#shared) {
+        this.#views.get(message).update({ isLast, isBusy, hidesReasoning });
+      }
+    });
+    this.#shared = shared;
+    setText(this.button, isBusy ? "Stop" : "Send");
+    this.#showSession();
+    if (isAtBottom) {
+      this.log.scrollTop = this.log.scrollHeight;
+    }
+    if (this.#wasBusy && !isBusy) {
+      const { state, text, note } = messages.at(-1) ?? {};
+      setText(this.announcer, `Answer: ${text.slice(0, SPOKEN_MAX)} ${note}`.trim());
+    }
+    this.#wasBusy = isBusy;
+  }
+
+  #showSession() {
+    const id = this.#conversation?.id, session = id ? this.list.sessions.get(id) : null;
+    const word = id ? this.list.sessions.state(id) : "";
+    const key = `${id} ${word} ${session?.tokens}`;
+    if (key !== this.#shownSession) {
+      this.#shownSession = key;
+      const name = session
+        ? h("a", { href: `#sessions/${session.owner}/${encodeURIComponent(id)}`, class: "mono" }, id)
+        : h("span", { class: "mono" }, id ?? "");
+      this.session.replaceChildren(...(id ? ["Session ", name, h("span", { class: `dot ${word}` }), word,
+        session ? `, ${counted(session.tokens, "token")}` : ""] : []));
+    }
+  }
+
+  /* --- what the user does ----------------------------------------------------------------------------------------- */
+
+  #keyed(event) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      if (!this.#isBusy) {
+        this.form.requestSubmit();
+      }
+    }
+  }
+
+  #escaped(event) {
+    if (event.key !== "Escape") {
+      return;
+    }
+    if (this.element.classList.contains("open")) {
+      this.#openDrawer(false);
+      this.drawer.focus();
+    } else if (this.#isBusy) {
+      stop(this.#conversation.id);
+    }
+  }
+
+  #submitted(event) {
+    event.preventDefault();
+    const text = this.field.value;
+    if (this.#isBusy) {
+      stop(this.#conversation.id);
+    } else if (text.trim() !== "") {
+      this.field.value = "";
+      this.#ask(text);
+    }
+    this.field.focus();
+  }
+
+  /* Adds a question, and asks for the answer. */
+  #ask(text) {
+    if (this.#conversation === null) {
+      const conversation = conversations.add({ title: titleOf(text), settings: this.#settings });
+      this.#conversation = conversation;
+      location.hash = `#chat/${conversation.id}`;
+    }
+    const conversation = this.#conversation;
+    conversation.title ||= titleOf(text);
+    conversation.messages.push({ role: "user", text });
+    this.log.scrollTop = this.log.scrollHeight;
+    answer(conversation);
+  }
+
+  /* What the buttons of the messages do. */
+  #actions = {
+    edit: (message, text) => {
+      const { messages } = this.#conversation;
+      messages.splice(messages.indexOf(message));
+      this.#ask(text);
+      this.field.focus();
+    },
+    regenerate: () => {
+      this.#conversation.messages.pop();
+      answer(this.#conversation);
+      this.field.focus();
+    },
+    resume: () => {
+      answer(this.#conversation, true);
+      this.field.focus();
+    },
+    fork: (message) => this.#fork(message),
+  };
+
+  /* Copies the conversation up to an answer, or up to before a question, whose text can then be changed. The session is
+   * forked at the same point. The copy's session begins empty if that is not possible. */
+  async #fork(message) {
+    const { id, title, settings, messages } = this.#conversation;
+    const isAnswer = message.role === "assistant";
+    const kept = messages.slice(0, messages.indexOf(message) + (isAnswer ? 1 : 0));
+    const copy = conversations.add({
+      title: `${title} (fork)`, settings: structuredClone(settings), messages: structuredClone(kept) });
+    const turn = kept.filter((one) => one.role === "user").length + 1; /* the first one that is left out */
+    const at = kept.length === messages.length ? undefined : `turn:${turn}`;
+    const path = `/v1/sessions/${encodeURIComponent(id)}/fork`;
+    const attempt = (point) => call("POST", path, { session_id: copy.id, at: point });
+    let notice;
+    try { /* the server knows the points of the last turns only; a fork of all tokens is truncated by its first request */
+      const fork = await attempt(at).catch((error) =>
+        (error instanceof ApiError && error.code === "invalid_value" ? attempt(undefined) : Promise.reject(error)));
+      notice = `This is a fork. Its session begins with ${counted(fork.tokens, "token")}.`;
+    } catch (error) {
+      notice = `This is a copy of the text only: ${error.message}`;
+    }
+    this.field.value = isAnswer ? "" : message.text;
+    this.#nextNotice = notice;
+    location.hash = `#chat/${copy.id}`;
+  }
+
+  #rename() {
+    this.#conversation.title = this.title.value.trim() || "Untitled";
+    conversations.put(this.#conversation);
+  }
+
+  #export() {
+    saveFile(`${this.#conversation.id}.json`, [this.#conversation]);
+  }
+
+  async #delete() {
+    const { id } = this.#conversation;
+    if (await askToDelete(this.#conversation, this.list.sessions.get(id) !== null)) {
+      stop(id);
+      location.hash = "#chat";
+    }
+  }
+
+  #openDrawer(isOpen) {
+    this.element.classList.toggle("open", isOpen);
+    this.drawer.setAttribute("aria-expanded", isOpen);
+    if (isOpen) {
+      this.list.element.querySelector("a").focus();
+    }
+  }
 }

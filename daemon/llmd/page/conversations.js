@@ -1,0 +1,209 @@
+/* conversations.js: the conversations of this browser. The server keeps only the states of their sessions, not the
+ * texts.
+ *
+ * A conversation is {id, title, used_ms, settings, messages}. `id` is also the id of its session. A message is
+ * {role, text}. An answer (role "assistant") can also have {reasoning, calls, state, note, facts}. Its state is one of
+ *   "running"  the answer arrives,
+ *   "done"     it is complete,
+ *   "limited"  it ended at the limit of tokens,
+ *   "stopped"  the user stopped it,
+ *   "cut"      the page was closed, or the connection broke, before it was complete,
+ *   "failed"   the server refused or could not finish it. `note` says why. */
+
+const NAME = "llmd", STORE = "conversations";
+const TITLE_MAX = 60;
+
+/* crypto.randomUUID() works only over HTTPS and on this machine, getRandomValues() everywhere. */
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export function titleOf(text) {
+  const words = text.trim().replace(/\s+/g, " ");
+  return words.length <= TITLE_MAX ? words : `${words.slice(0, TITLE_MAX - 1)}…`;
+}
+
+function done(request) {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+/* Makes the event "change" with the id of the changed conversation in `id`. */
+class Conversations extends EventTarget {
+  problem = ""; /* a text for the user if the browser does not store conversations */
+  isRead = false;
+  #all = new Map();
+  #running = new Set(); /* the ids of conversations whose answer arrives in this tab */
+  #channel = new BroadcastChannel("llmd-conversations"); /* tells other tabs of changes */
+  #database = null;
+
+  /* Reads the conversations. Calls after the first one wait for the same reading. */
+  read() {
+    this.reading ??= this.#read();
+    return this.reading;
+  }
+
+  async #read() {
+    try {
+      const opening = indexedDB.open(NAME, 1);
+      opening.onupgradeneeded = () => opening.result.createObjectStore(STORE, { keyPath: "id" });
+      this.#database = await done(opening);
+      for (const conversation of await done(this.#store("readonly").getAll())) {
+        this.#all.set(conversation.id, cutOff(conversation));
+      }
+    } catch (error) {
+      this.problem = `This browser does not store conversations: ${error.message}`;
+    }
+    this.#channel.onmessage = (event) => this.#readOne(event.data);
+    this.isRead = true;
+  }
+
+  /* Takes over what another tab has stored. */
+  async #readOne(id) {
+    if (!this.#running.has(id)) {
+      const stored = await done(this.#store("readonly").get(id));
+      stored ? this.#all.set(id, stored) : this.#all.delete(id);
+      this.changed(id);
+    }
+  }
+
+  #store(mode) {
+    return this.#database.transaction(STORE, mode).objectStore(STORE);
+  }
+
+  /* Reports a change that need not be stored yet. */
+  changed(id) {
+    this.dispatchEvent(Object.assign(new Event("change"), { id }));
+  }
+
+  /* The conversations, the last used first. */
+  list() {
+    return [...this.#all.values()].sort((a, b) => b.used_ms - a.used_ms);
+  }
+
+  get(id) {
+    return this.#all.get(id) ?? null;
+  }
+
+  add(values) {
+    const id = newId();
+    const conversation = { title: "", settings: {}, messages: [], ...values, id, used_ms: Date.now() };
+    this.put(conversation);
+    return conversation;
+  }
+
+  /* Stores a conversation, and reports the change. */
+  put(conversation) {
+    this.#all.set(conversation.id, conversation);
+    this.changed(conversation.id);
+    return this.#write((store) => store.put(conversation), conversation.id);
+  }
+
+  remove(id) {
+    this.#all.delete(id);
+    this.changed(id);
+    return this.#write((store) => store.delete(id), id);
+  }
+
+  async #write(action, id) {
+    if (this.#database === null) {
+      return;
+    }
+    try {
+      await done(action(this.#store("readwrite")));
+      this.#channel.postMessage(id);
+    } catch (error) {
+      this.problem = `This browser could not store the conversation: ${error.message}`;
+      this.changed(id);
+    }
+  }
+
+  setRunning(id, isRunning) {
+    isRunning ? this.#running.add(id) : this.#running.delete(id);
+  }
+
+  isRunning(id) {
+    return this.#running.has(id);
+  }
+}
+
+/* An answer that was arriving when the page was closed. */
+function cutOff(conversation) {
+  const last = conversation.messages.at(-1);
+  if (last?.state === "running") {
+    last.state = "cut";
+    last.note = "The page was closed before the answer was complete.";
+  }
+  return conversation;
+}
+
+export const conversations = new Conversations();
+
+/* --- import and export ------------------------------------------------------------------------------------------- */
+
+const FORMAT = "llmd-conversations";
+
+export function exported(list) {
+  return JSON.stringify({ format: FORMAT, version: 1, conversations: list }, null, 1);
+}
+
+function fail(text) {
+  throw new Error(text);
+}
+
+function textOf(value, name) {
+  return typeof value === "string" ? value : fail(`${name} is not a text.`);
+}
+
+/* Returns the conversations of an exported file. Throws an error that says what is wrong with the file. */
+export function imported(text) {
+  let file;
+  try {
+    file = JSON.parse(text);
+  } catch {
+    fail("The file is not JSON.");
+  }
+  if (file?.format !== FORMAT || !Array.isArray(file.conversations)) {
+    fail("The file has no conversations of this page.");
+  }
+  return file.conversations.map((one, i) => importedOne(one ?? {}, `Conversation ${i + 1}`));
+}
+
+function importedOne(one, name) {
+  if (!Array.isArray(one.messages)) {
+    fail(`${name} has no messages.`);
+  }
+  const messages = one.messages.map((message, i) => importedMessage(message ?? {}, `Message ${i + 1} of ${name}`));
+  const { system, temperature, top_p, max_tokens, hides_reasoning } = one.settings ?? {};
+  const number = (value) => (typeof value === "number" && Number.isFinite(value) ? value : undefined);
+  const settings = {
+    system: typeof system === "string" ? system : "", hides_reasoning: hides_reasoning === true,
+    temperature: number(temperature), top_p: number(top_p), max_tokens: number(max_tokens),
+  };
+  return cutOff({
+    id: /^[!-~]{1,128}$/.test(one.id) ? one.id : newId(), title: textOf(one.title ?? "", `The title of ${name}`),
+    used_ms: number(one.used_ms) ?? Date.now(), settings, messages,
+  });
+}
+
+function importedMessage(message, name) {
+  if (message.role === "user") {
+    return { role: "user", text: textOf(message.text, `The text of ${name}`) };
+  }
+  if (message.role !== "assistant") {
+    fail(`${name} has no role "user" or "assistant".`);
+  }
+  const calls = (Array.isArray(message.calls) ? message.calls : []).map((call) => ({
+    id: String(call?.id ?? ""), name: String(call?.name ?? ""), arguments: String(call?.arguments ?? ""),
+  }));
+  const states = ["running", "done", "limited", "stopped", "cut", "failed"];
+  const state = states.includes(message.state) ? message.state : "done";
+  const facts = message.facts && typeof message.facts === "object" ? message.facts : undefined;
+  return {
+    role: "assistant", text: textOf(message.text ?? "", `The text of ${name}`), state, calls, facts,
+    reasoning: textOf(message.reasoning ?? "", `The reasoning of ${name}`), note: String(message.note ?? ""),
+  };
+}
