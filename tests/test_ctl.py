@@ -136,7 +136,7 @@ def test_other_mistakes_are_told_as_such(arguments: list[str], said: str, capsys
     [
         ("ps", "sessions list"),
         ("--socket x --json ps", "--socket x --json sessions list"),
-        ("--timeout=3 top --json", "--timeout=3 status --json"),
+        ("--timeout=3 ps --json", "--timeout=3 sessions list --json"),
         ("run", "chat"),
         ("run --session a", "chat --session a"),
         ("ls", "models list"),

@@ -40,7 +40,7 @@ SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/l
 
 def advice(absent: DaemonAbsent) -> str:
     """Returns a sentence about why no daemon answered, and lines with things that the user can try."""
-    lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
+    lines = [sentence(absent)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")
     elif absent.reason in HELP:
@@ -49,6 +49,11 @@ def advice(absent: DaemonAbsent) -> str:
         lines.append(START)
         lines += [f"existing socket:      {path}" for path in others(absent.socket_path)]
     return "\n  ".join("\n".join(lines).splitlines())
+
+
+def sentence(absent: DaemonAbsent) -> str:
+    """Returns why no daemon answered."""
+    return SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)
 
 
 def permissions(path: str) -> str:

@@ -155,6 +155,13 @@ class Client:
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
 
+    def feed(self) -> Generator[Json, None, None]:
+        """Yields the events of GET /v1/feed, one per second. Raises DaemonAbsent if the daemon stops. To end the feed,
+        close the generator.
+        """
+        with _Exchange(self, "GET", "/v1/feed", timeout_s=self.timeout_s) as exchange:
+            yield from exchange.events()
+
     def _move(self, path: str, body: Json | None = None) -> Json:
         with _Exchange(self, "POST", path, body, timeout_s=self.stream_timeout_s) as exchange:
             return exchange.json()

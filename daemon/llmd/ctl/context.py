@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from llmd.ctl import output
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
@@ -22,6 +22,7 @@ EXIT_STREAM = 5
 EXIT_INTERRUPTED = 130  # the status that a shell reports for SIGINT
 EXIT_PIPE_CLOSED = 141  # the status that a shell reports for SIGPIPE
 
+T = TypeVar("T")
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -33,9 +34,9 @@ class Context:
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
         """Prints an answer of the daemon. With --json this is `raw` as JSON, otherwise the result of `text`."""
-        output.answer(output.as_json(raw) if self.json else self._rendered(text))
+        output.answer(output.as_json(raw) if self.json else self.rendered(text))
 
-    def _rendered(self, text: Callable[[], str]) -> str:
+    def rendered(self, text: Callable[[], T]) -> T:
         """Returns the result of `text`. `text` fails if the answer does not have the form of llmd's answers. Another
         server must have sent such an answer, so this method raises DaemonAbsent.
         """

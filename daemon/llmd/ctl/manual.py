@@ -13,6 +13,7 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmctl status", "show whether llmd runs and is ready, and what it has done since its start"),
+        ("llmctl top", "watch the sessions live, like htop. The key h lists the keys"),
         ("llmctl models pull Qwen/Qwen3-8B-GGUF", "download a model from huggingface.co. This needs no running llmd"),
         ("llmctl chat --session work", "chat with the model. Ctrl-C stops an answer, Ctrl-D ends the chat"),
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
@@ -49,7 +50,7 @@ ENVIRONMENT = Section(
         ("LLMD_MODELS_DIR", "directory with more GGUF files that llmctl models list shows"),
         ("HF_HOME", "directory of downloaded models, instead of ~/.cache/huggingface"),
         ("HF_TOKEN", "token for private and gated models of huggingface.co"),
-        ("NO_COLOR", "if set, llmctl does not dim notes"),
+        ("NO_COLOR", "if set, llmctl does not dim notes, and llmctl top shows no colors"),
     ),
 )
 

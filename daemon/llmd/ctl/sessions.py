@@ -114,18 +114,22 @@ def unprocessed_tokens(session: Json) -> int:
     return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in unprocessed)
 
 
+def reused_share(session: Json) -> tuple[int, int]:
+    """Returns how many prompt tokens of the session's requests were reused, and how many prompt tokens they have."""
+    reused = int(session.get("reused_tokens_total", 0))
+    return reused, reused + int(session.get("prefilled_tokens_total", 0)) + unprocessed_tokens(session)
+
+
 def _row(session: Json) -> list[str]:
-    reused = session.get("reused_tokens_total", 0)
-    consumed = session.get("prefilled_tokens_total", 0) + unprocessed_tokens(session)
     return [
         text.scalar(session.get("id")),
         text.scalar(session.get("state")),
         text.count(longest(session)),
         branches(session),
-        text.share(reused, reused + consumed),
+        text.share(*reused_share(session)),
         text.count(session.get("requests", 0)),
         text.scalar((session.get("last") or {}).get("reason")),
-        _age(session.get("used_ms", 0)),
+        _age(session.get("used_ms", 0), time.time()),
         "yes" if session.get("pinned") else text.NOTHING,
         text.scalar(session.get("client")),
         text.scalar(session.get("last_words")),
@@ -155,18 +159,19 @@ def branches(session: Json) -> str:
     return f"{len(found)}, {n_parked} parked" if 0 < n_parked < len(found) else str(len(found))
 
 
-def details(session: Json) -> str:
+def details(session: Json, now_s: float | None = None) -> str:
+    now_s = time.time() if now_s is None else now_s
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
     unprocessed = f", {text.count(n)} still to process" if (n := unprocessed_tokens(session)) else ""
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
-        *token_lines(session),
+        *token_lines(session, now_s),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{unprocessed}"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
-        ("opened", _age(session.get("opened_ms", 0))),
-        ("used", _age(session.get("used_ms", 0))),
+        ("opened", _age(session.get("opened_ms", 0), now_s)),
+        ("used", _age(session.get("used_ms", 0), now_s)),
     ]
     if last := session.get("last"):
         pairs.append(("last start", last_start(last)))
@@ -181,17 +186,17 @@ def details(session: Json) -> str:
     return text.fields(pairs)
 
 
-def token_lines(session: Json) -> list[tuple[str, str]]:
+def token_lines(session: Json, now_s: float) -> list[tuple[str, str]]:
     """Returns the lines about the tokens of a session: one line for each branch."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]
-    return [("branch", branch(one, context_tokens)) for one in found]
+    return [("branch", branch(one, context_tokens, now_s)) for one in found]
 
 
-def branch(one: Json, context_tokens: str) -> str:
+def branch(one: Json, context_tokens: str, now_s: float) -> str:
     tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
-    where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
+    where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0), now_s)}"
     return f"{text.scalar(one.get('state'))}, {tokens} of {context_tokens} tokens, {requests}, {where}"
 
 
@@ -204,5 +209,5 @@ def last_start(last: Json) -> str:
     return f"{reason}: {reused} of {prompt} prompt tokens reused{where} ({sentence})"
 
 
-def _age(stamp_ms: int) -> str:
-    return text.age(stamp_ms / 1000, time.time())
+def _age(stamp_ms: int, now_s: float) -> str:
+    return text.age(stamp_ms / 1000, now_s)

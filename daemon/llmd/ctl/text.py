@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -18,6 +19,49 @@ _PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 def printable(text: str) -> str:
     return text.translate(_PICTURES)
+
+
+# What one_line() writes instead of a character of these Unicode categories: characters without a width, such as those
+# that change the direction of writing, line separators, and characters whose width on a terminal is unknown.
+_REPLACED = {"Cf": "", "Zl": " ", "Zp": " ", "Cs": "\ufffd", "Cn": "\ufffd", "Co": "\ufffd"}
+_NO_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10)) | {ord("\n"): " ", ord("\t"): " "}
+"""Removes variation selectors. Terminals disagree about the width of the character before such a selector."""
+
+
+def one_line(text: str) -> str:
+    """Returns the text as one line that is printable and whose width cells() knows."""
+    line = printable(text).translate(_NO_SELECTORS)
+    return line if line.isascii() else "".join(_REPLACED.get(unicodedata.category(char), char) for char in line)
+
+
+def cells(text: str) -> int:
+    """Returns the number of columns of a terminal that the text takes. East Asian characters and emoji take two, and
+    combining marks none.
+    """
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def shortened(text: str, width: int) -> str:
+    """Returns the text if it fits into `width` columns. Otherwise returns its beginning and an ellipsis."""
+    if cells(text) <= width:
+        return text
+    n, used = 0, 1
+    while n < len(text) and (used := used + _cells(text[n])) <= width:
+        n += 1
+    return text[:n] + "…" if width > 0 else ""
+
+
+def padded(text: str, width: int, *, is_right: bool = False) -> str:
+    """Returns the text with spaces, or shortened, so that it takes exactly `width` columns."""
+    short = shortened(text, width)
+    spaces = " " * (width - cells(short))
+    return spaces + short if is_right else short + spaces
 
 
 def count(number: int) -> str:
