@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -224,3 +226,56 @@ async def test_rendering_does_not_hold_up_the_loop(daemon: Daemon) -> None:
         metrics.render(daemon.state.engine, daemon.state.answers, True)
         took.append(time.thread_time() - began)
     assert min(took) < 0.02
+
+
+async def test_usage_of_each_key(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("key-of-ada ada\nkey-of-linus linus\nkey-of-ops ops admin\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    for name, n in (("ada", 2), ("linus", 1)):
+        for _ in range(n):
+            await daemon.ask("POST", "/v1/chat/completions", chat(session_id=name), headers=bearer(name))
+    found = {}
+    for name in ("ada", "linus", "ops"):
+        answer = await daemon.ask("GET", "/metrics", headers=bearer(name))
+        values = samples(answer.body.decode())
+        found[name] = {key: value for key, value in values.items() if key.startswith("llmd_owner_")}
+    assert found["ops"]['llmd_owner_requests_total{owner="ada"}'] == 2
+    assert found["ops"]['llmd_owner_generated_tokens_total{owner="linus"}'] == 8
+    assert found["ops"]['llmd_owner_reused_tokens_total{owner="ada"}'] > 0
+    assert found["ops"]['llmd_owner_prefilled_tokens_total{owner="ada"}'] > 0
+    assert found["ada"] | found["linus"] == found["ops"] and not found["ada"].keys() & found["linus"].keys()
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer key-of-{name}"}
+
+
+async def test_memory_and_slots(daemon: Daemon) -> None:
+    before = samples(await rendered(daemon))
+    info = daemon.state.engine.info
+    assert before["llmd_slots_free"] == info.n_sessions + info.n_scratch and before["llmd_kv_usage_ratio"] == 0
+    await daemon.chat(session_id="a")
+    await daemon.chat()
+    after = samples(await rendered(daemon))
+    assert after["llmd_slots_free"] == before["llmd_slots_free"] - 2
+    assert after["llmd_kv_usage_ratio"] == after["llmd_state_used_bytes"] / after["llmd_state_bytes"] > 0
+    assert after["llmd_prefill_tokens_per_second_count"] == 2
+
+
+async def test_the_dashboard_shows_metrics_that_exist(daemon: Daemon) -> None:
+    """docs/grafana.json, as far as it can be tested without Grafana."""
+    await daemon.chat(session_id="a")
+    present = {name.partition("{")[0] for name in samples(await rendered(daemon))}
+    present |= {PREFIX + metric.name for metric in METRICS if metric.labels}  # without keys, some have no samples
+    dashboard = json.loads((Path(__file__).parents[1] / "docs" / "grafana.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 0
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
+    assert len(set(places)) == len(places)
+    for panel in panels:
+        for target in panel["targets"]:
+            names = re.findall(r"llmd_\w+", target["expr"])
+            assert names and set(names) <= present, target["expr"]
+            assert target["expr"].count("(") == target["expr"].count(")")

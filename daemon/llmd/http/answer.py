@@ -27,9 +27,8 @@ from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
 from ..pipeline.prompt import rendered
 from ..pipeline.services import Sender
 from .body import Answer, ends_in_time, in_time, read_as, respond
-from .context import FACTS, STATE, Facts
+from .context import FACTS, STATE, Facts, State
 from .endpoints.endpoint import Handler
-from .metrics import Metrics
 from .stream import Stream, Writer, Writing
 
 T = TypeVar("T")
@@ -141,7 +140,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     state, facts = request.app[STATE], request[FACTS]
     if state.is_stopping:
         raise ApiError("shutting_down")
-    answering = facts.answering = Answering(state.services, ready, lambda: _observer(state.metrics, facts))
+    answering = facts.answering = Answering(state.services, ready, lambda: _observer(state, facts))
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()
@@ -194,6 +193,8 @@ async def _complete_body(request: web.Request, ready: Ready, answering: Answerin
     return await engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.complete(parts))
 
 
-def _observer(metrics: Metrics, facts: Facts) -> Observer:
+def _observer(state: State, facts: Facts) -> Observer:
+    metrics = state.metrics
     watch = metrics.watch(facts.came_s)
-    return Observer(watch.text, lambda ended: metrics.generation_ended(facts.endpoint, ended, watch.seconds()))
+    owner = None if state.keys.is_open else state.keys.name_of(facts.caller.owner)
+    return Observer(watch.text, lambda ended: metrics.generation_ended(facts.endpoint, ended, watch.seconds(), owner))

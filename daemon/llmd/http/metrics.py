@@ -41,6 +41,8 @@ class Moment:
     engine: Engine
     answers: AnswerMemory
     is_ready: bool
+    owner: str | None
+    """The owner whose usage is shown, or None for all owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Metric:
 _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 10)
 _DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10)
+_RATES = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 
 REQUESTS = Metric("requests_total", "Generations, by endpoint and outcome.", ("endpoint", "outcome"))
 RESPONSES = Metric("http_responses_total", "HTTP responses, by endpoint and status.", ("endpoint", "status"))
@@ -81,11 +84,18 @@ LOOP_LAG = Metric("event_loop_lag_seconds", "Delay of a timer of the event loop 
                   buckets=_DELAYS_S)
 LOOP_WORK = Metric("event_loop_work_seconds",
                    "Part of llmd_event_loop_lag_seconds in which the event loop was busy.", buckets=_DELAYS_S)
+PREFILL_RATE = Metric("prefill_tokens_per_second", "Prompt tokens that a request prefilled per second.", buckets=_RATES)
 BUILD = Metric("build_info", "Always 1; the labels are version, model, arch and backend.",
                ("version", "model", "arch", "backend"))
 
+OWNER_REQUESTS = Metric("owner_requests_total", "Generations of an owner, if there are API keys.", ("owner",))
+OWNER_PREFILLED = Metric("owner_prefilled_tokens_total", "Prompt tokens prefilled for an owner.", ("owner",))
+OWNER_REUSED = Metric("owner_reused_tokens_total", "Prompt tokens of an owner whose state was reused.", ("owner",))
+OWNER_GENERATED = Metric("owner_generated_tokens_total", "Tokens generated for an owner.", ("owner",))
+
+_BY_OWNER = (OWNER_REQUESTS, OWNER_PREFILLED, OWNER_REUSED, OWNER_GENERATED)
 _COUNTED = (REQUESTS, RESPONSES, PREFILL_S, DECODE_S)
-_MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, LOOP_LAG, LOOP_WORK)
+_MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, PREFILL_RATE, LOOP_LAG, LOOP_WORK)
 _READ: dict[Metric, Callable[[Moment], float]] = {
     Metric("engine_events_total", "Events received from the decode thread."):
         lambda at: at.engine.events_drained,
@@ -105,6 +115,11 @@ _READ: dict[Metric, Callable[[Moment], float]] = {
         lambda at: at.engine.info.model_bytes,
     Metric("state_bytes", "Maximum size of the KV cache and recurrent state."):
         lambda at: at.engine.info.state_bytes,
+    Metric("kv_usage_ratio", "Used part of the KV cache and recurrent state, 0 to 1."):
+        lambda at: _gauge(at, "state_used_bytes") / max(1, at.engine.info.state_bytes),
+    Metric("slots_free", "Slots that no branch occupies, scratch included."):
+        lambda at: at.engine.info.n_sessions + at.engine.info.n_scratch
+        - (_gauge(at, "sessions_open") - _gauge(at, "sessions_parked")),
     Metric("process_resident_memory_bytes", "Resident memory of the process."):
         lambda _: _resident_bytes(),
     Metric("session_places", "Slots for named sessions."):
@@ -115,7 +130,7 @@ _READ: dict[Metric, Callable[[Moment], float]] = {
         lambda at: at.is_ready,
 }
 # fmt: on
-METRICS = (*_COUNTED, *_MEASURED, *_READ, BUILD)
+METRICS = (*_COUNTED, *_MEASURED, *_BY_OWNER, *_READ, BUILD)
 
 Observe = Callable[[float], None]
 
@@ -134,6 +149,10 @@ class Metrics:
             )
             for metric in _MEASURED
         }
+        self._usage: dict[str, list[int]] = {}
+        """For each owner, the values of the metrics _BY_OWNER. Not in the registry, because most callers see only their
+        own usage.
+        """
         self.streams_open: int = 0
         self.stream_bytes: int = 0
         """Bytes written to streams. A plain number, because increasing a counter of the registry would cost more than
@@ -155,7 +174,8 @@ class Metrics:
         """
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
-    def generation_ended(self, endpoint: str, generation: Generation, seconds: float) -> None:
+    def generation_ended(self, endpoint: str, generation: Generation, seconds: float, owner: str | None = None) -> None:
+        """Counts a generation. `owner` is the name of its owner, or None if there are no API keys."""
         self.add(REQUESTS, endpoint=endpoint, outcome=generation.outcome_word)
         self._histograms[DURATION].labels(endpoint=endpoint).observe(seconds)
         finished = generation.finished
@@ -163,9 +183,20 @@ class Metrics:
             self._histograms[QUEUE].observe(finished.queue_us * _MICRO)
             self.add(PREFILL_S, finished.prefill_us * _MICRO)
             self.add(DECODE_S, finished.decode_us * _MICRO)
+            if finished.n_prefilled and finished.prefill_us:
+                rate = finished.n_prefilled / (finished.prefill_us * _MICRO)
+                self._histograms[PREFILL_RATE].observe(rate)
+            if owner is not None:
+                added = (1, finished.n_prefilled, finished.n_reused, finished.n_generated)
+                self._usage[owner] = [a + b for a, b in zip(self._usage.get(owner, (0, 0, 0, 0)), added, strict=True)]
 
-    def render(self, engine: Engine, answers: AnswerMemory, ready: bool) -> bytes:
-        now = _now(Moment(self, engine, answers, ready))
+    def usage(self, number: int) -> dict[str, int]:
+        """Returns the values of the metric _BY_OWNER[number], by owner."""
+        return {owner: values[number] for owner, values in self._usage.items()}
+
+    def render(self, engine: Engine, answers: AnswerMemory, ready: bool, owner: str | None = None) -> bytes:
+        """Returns the metrics as text. `owner` is the owner whose usage is shown, or None for all owners."""
+        now = _now(Moment(self, engine, answers, ready, owner))
         return prometheus_client.generate_latest(_Exposition(self._registry, now))
 
 
@@ -176,6 +207,12 @@ def _now(at: Moment) -> Iterator[Family]:
     for metric, read in _READ.items():
         kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
         yield kind(PREFIX + metric.name, metric.help, read(at))
+    for number, metric in enumerate(_BY_OWNER):
+        family = CounterMetricFamily(PREFIX + metric.name, metric.help, labels=metric.labels)
+        for owner, amount in at.metrics.usage(number).items():
+            if at.owner in (None, owner):
+                family.add_metric((owner,), amount)
+        yield family
     info = at.engine.info
     build = GaugeMetricFamily(PREFIX + BUILD.name, BUILD.help, labels=BUILD.labels)
     build.add_metric((__version__, info.name, info.arch, info.backend), 1)
@@ -213,6 +250,10 @@ class _Exposition(Collector):
     def collect(self) -> Iterator[prometheus_client.Metric]:
         yield from self._registry.collect()
         yield from self._now
+
+
+def _gauge(at: Moment, name: str) -> int:
+    return at.engine.session_table.counters()[name]
 
 
 def _resident_bytes() -> int:

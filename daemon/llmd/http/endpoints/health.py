@@ -13,7 +13,7 @@ from ... import __version__
 from ...core import limits
 from ...models.names import is_hub_name
 from ..body import respond
-from ..context import STATE, State
+from ..context import FACTS, STATE, State
 from ..metrics import CONTENT_TYPE
 from .health_wire import DownloadProgress, Health, HealthError, HealthErrorEnvelope, Liveness, Readiness
 
@@ -84,6 +84,7 @@ async def ready(request: web.Request) -> web.Response:
 
 
 async def metrics(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready")
+    state, caller = request.app[STATE], request[FACTS].caller
+    owner = None if caller.is_admin else state.keys.name_of(caller.owner)
+    body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready", owner)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
