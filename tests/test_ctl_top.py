@@ -327,12 +327,12 @@ def test_wide_characters_are_never_divided(width: int, short: str) -> None:
 class Watcher:
     """A user who watches llmctl top on a pseudo-terminal."""
 
-    def __init__(self, socket_path: str, *arguments: str, columns: int = 80, lines: int = 24) -> None:
+    def __init__(self, socket_path: str, *arguments: str, **environment: str) -> None:
         self._master, self._terminal = pty.openpty()
-        self.resize(columns, lines)
+        self.resize(80, 24)
         self.settings = termios.tcgetattr(self._terminal)
         command = [sys.executable, "-m", "llmd.ctl", "--socket", socket_path, "top", *arguments]
-        environment = os.environ | {"TERM": "xterm", "NO_COLOR": "", "LC_ALL": "C.UTF-8"}
+        environment = os.environ | {"TERM": "xterm", "NO_COLOR": "", "LC_ALL": "C.UTF-8"} | environment
         self.process = subprocess.Popen(
             command, stdin=self._terminal, stdout=self._terminal, stderr=self._terminal, env=environment,
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
@@ -363,14 +363,14 @@ class Watcher:
             self.output += os.read(self._master, 65536)
             wait_s = 0
 
-    def leave(self) -> int:
+    def leave(self, has_screen: bool = True) -> int:
         """Waits for the end of llmctl. Checks that it has restored the terminal, and returns its exit status."""
         deadline = time.monotonic() + SETTLE_S
         while (code := self.process.poll()) is None:
             assert time.monotonic() < deadline, self.output
             self._read(0.1)
         self._read(0)
-        assert b"\x1b[?1049l" in self.output and b"\x1b[?25h" in self.output
+        assert not has_screen or (b"\x1b[?1049l" in self.output and b"\x1b[?25h" in self.output)
         assert termios.tcgetattr(self._terminal) == self.settings
         self.close()
         return code
@@ -460,6 +460,24 @@ def test_ctrl_c_ends_it(daemon: Daemon) -> None:
     watcher.wait_for("work")
     watcher.type("\x03")
     assert watcher.leave() == EXIT_INTERRUPTED
+
+
+def test_a_locale_without_the_characters_gets_question_marks(daemon: Daemon) -> None:
+    watcher = Watcher(daemon.socket_path, LC_ALL="C")
+    watcher.resize(112, 24)
+    daemon.chat("wide", "日本")
+    watcher.wait_for("????")
+    watcher.type("q")
+    assert watcher.leave() == EXIT_OK
+    daemon.llmctl("sessions", "close", "wide")
+
+
+@pytest.mark.parametrize(("kind", "why"), [("dumb", "cannot move the cursor"), ("no-such-type", "is unknown")])
+def test_an_unsuitable_terminal_gets_a_snapshot(daemon: Daemon, kind: str, why: str) -> None:
+    watcher = Watcher(daemon.socket_path, TERM=kind)
+    assert watcher.leave(has_screen=False) == EXIT_OK
+    shown = watcher.output.decode()
+    assert why in shown and "work" in shown and "\x1b" not in shown
 
 
 def test_a_daemon_may_go_and_come_back(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import locale
 import os
 import select
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -36,6 +35,8 @@ def problem() -> str | None:
         curses.setupterm()  # without this check, initscr would end the process
     except curses.error:
         return f"the terminal type {os.environ.get('TERM', '')!r} is unknown"
+    if curses.tigetstr("cup") is None:
+        return f"a terminal of the type {os.environ.get('TERM', '')!r} cannot move the cursor"
     return None
 
 
@@ -75,6 +76,9 @@ class TopTerminal:
         """A pipe that wakes the main thread. Signals and post write to it."""
         self._status: int | None = None
         self._attributes: dict[Style, int] = {}
+        self._encoding = locale.nl_langinfo(locale.CODESET)
+        """The encoding of curses. sys.stdout can have another one: in the locale C, Python uses UTF-8 but curses ASCII.
+        """
 
     def post(self, change: Callable[[View], None]) -> None:
         """Passes a change of the view to the main thread."""
@@ -156,10 +160,9 @@ class TopTerminal:
         self._window.refresh()
 
     def _paint_line(self, y: int, line: Line) -> None:
-        encoding = sys.stdout.encoding
         x = 0
         for span, style in line:
-            shown = span.encode(encoding, "replace").decode(encoding)
+            shown = _encodable(span, self._encoding)
             with suppress(curses.error):  # curses reports an error after it has written the last cell of the screen
                 self._window.addstr(y, x, shown, self._attributes[style])
             x += text.cells(span)
@@ -173,6 +176,15 @@ class TopTerminal:
             return
         if columns > 0 and lines > 0 and (lines, columns) != self._window.getmaxyx():
             curses.resizeterm(lines, columns)
+
+
+def _encodable(span: str, encoding: str) -> str:
+    """Returns the text with question marks instead of characters that the encoding lacks, as wide as these."""
+    try:
+        span.encode(encoding)
+        return span
+    except UnicodeEncodeError:
+        return "".join(c if c == c.encode(encoding, "ignore").decode(encoding) else "?" * text.cells(c) for c in span)
 
 
 def _key_names() -> dict[int, str]:

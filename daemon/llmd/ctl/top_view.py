@@ -138,7 +138,7 @@ class View:
     def rows(self) -> list[Json]:
         """Returns the sessions that match the filter, in their order."""
         wanted = (self.filter if self.typed is None else self.typed).casefold()
-        rows = [one for one in self.shown.sessions.values() if wanted in _searched(one)]
+        rows = [one for one in self.shown.sessions.values() if not wanted or wanted in _searched(one)]
         rows.sort(key=key_of)
         rows.sort(key=lambda session: -session.get("used_ms", 0))
         if self.sort == ACTIVITY:
