@@ -59,7 +59,7 @@ READY = {"status": "ready", "model": "tiny"}
 
 def view_of(*sessions: Json) -> View:
     view = View()
-    view.connect("1.2.3")
+    view.connect("1.2.3", 1000)
     view.receive(event(*sessions, full=True), READY)
     return view
 
@@ -87,14 +87,14 @@ def press(view: View, *keys: str) -> Action | None:
 
 def test_rates_are_differences_of_counters() -> None:
     view = View()
-    view.connect("1")
+    view.connect("1", 1000)
     view.receive(event(full=True, prefill_tokens_total=1000, decode_tokens_total=10), READY)
     assert (view.shown.prefill_rate, view.shown.decode_rate) == (None, None)
-    view.receive(event(at_s=2, prefill_tokens_total=5000, decode_tokens_total=40), READY)
+    view.receive(event(at_s=2, prefill_tokens_total=5000, decode_tokens_total=40, state_used_bytes=430), READY)
     assert (view.shown.prefill_rate, view.shown.decode_rate) == (2000.0, 15.0)
-    assert "2,000 prefilled, 15 generated" in lines(view)[2]
+    assert "2,000 prefilled, 15 generated   KV cells 0 used, 43 % full" in lines(view)[2]
     view.lose("gone")
-    view.connect("1")
+    view.connect("1", 1000)
     view.receive(event(full=True, at_s=9, prefill_tokens_total=9000, decode_tokens_total=90), READY)
     assert view.shown.prefill_rate is None, "another daemon may have counted the tokens before"
     view.receive(event(at_s=9, prefill_tokens_total=9500, decode_tokens_total=90), READY)
@@ -114,7 +114,7 @@ def test_a_lost_connection_keeps_the_sessions_until_the_next_full_event() -> Non
     view = view_of(session("a"), session("b"))
     view.lose(f"{top_screen.NOT_CONNECTED}: it stopped")
     assert "not connected, trying again: it stopped" in lines(view)[0] and set(ids(view)) == {"a", "b"}
-    view.connect("2")
+    view.connect("2", 1000)
     view.receive(event(session("b"), full=True), READY)
     assert ids(view) == ["b"] and "llmd 2  ready  tiny" in lines(view)[0]
 
@@ -499,7 +499,8 @@ def test_a_daemon_may_go_and_come_back(tmp_path: Path) -> None:
 def test_loading_and_no_colors(tmp_path: Path) -> None:
     daemon = FakeDaemon(tmp_path / "llmd.sock")
     daemon.route("GET /live", {"status": "ok", "version": "1", "pid": 1})
-    daemon.route("GET /v1/feed", lambda exchange: exchange.refuse(503, "model_loading", "The model loads."))
+    for path in ("/metrics", "/v1/feed"):
+        daemon.route(f"GET {path}", lambda exchange: exchange.refuse(503, "model_loading", "The model loads."))
     ready = {"status": "loading", "model": "m", "loaded_per_mille": 430}
     daemon.route("GET /ready", lambda exchange: exchange.answer(ready, 503))
     try:

@@ -87,7 +87,7 @@ def _print_snapshot(context: Context) -> None:
     with closing(client.feed()) as feed:
         event = next(feed)
     if not context.json:
-        view.connect(client.live().get("version"))
+        _connected(client)(view)
         ready = client.ready()[1]
         context.rendered(lambda: view.receive(event, ready))
     width = shutil.get_terminal_size((SNAPSHOT_CELLS, 0)).columns
@@ -111,11 +111,16 @@ def _follow(client: Client, post: Post) -> None:
 
 def _read_feed(client: Client, post: Post) -> None:
     llmd.process.socket_trust.check_socket(Path(client.socket_path))
-    version = client.live().get("version")
-    post(lambda view: view.connect(version))
+    post(_connected(client))
     with closing(client.feed()) as feed:
         for event in feed:
             post(_received(event, client.ready()[1]))
+
+
+def _connected(client: Client) -> Callable[[View], None]:
+    version = client.live().get("version")
+    state_bytes = int(client.metrics().get("llmd_state_bytes", 0))
+    return lambda view: view.connect(version, state_bytes)
 
 
 def _received(event: Json, ready: Json) -> Callable[[View], None]:

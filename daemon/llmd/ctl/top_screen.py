@@ -88,6 +88,7 @@ def _head(view: View, width: int) -> list[Line]:
     def number(name: str) -> str:
         return text.count(int(shown.counters.get(name, 0)))
 
+    full = f"{text.share(int(shown.counters.get('state_used_bytes', 0)), view.state_bytes)} full"
     slots = f"{places.get('named_used', 0)} of {places.get('named', 0)} used"
     checkpoints = f"{text.count(storage.get('checkpoints', 0))}, {text.size(storage.get('checkpoint_bytes', 0))}"
     n_parked = text.counted(places.get("parked", 0), "branch", "branches")
@@ -104,7 +105,7 @@ def _head(view: View, width: int) -> list[Line]:
         _facts(
             width,
             ("tokens/s", f"{_rate(shown.prefill_rate)} prefilled, {_rate(shown.decode_rate)} generated"),
-            ("KV cells", f"{number('kv_cells_used')} used"),
+            ("KV cells", f"{number('kv_cells_used')} used, {full}"),
         ),
         _facts(width, ("parked", f"{n_parked}, {status.share_of(storage, 'parked_bytes')}"), ("disk", disk), *on_disk),
     ]

@@ -78,6 +78,8 @@ class View:
 
     def __init__(self) -> None:
         self.version = ""
+        self.state_bytes = 0
+        """Size of the model's memory for KV cells and recurrent state."""
         self.ready: Json = {}
         """The last answer of /ready."""
         self.trouble = "connecting"
@@ -116,8 +118,8 @@ class View:
 
     # --- the feed ----------------------------------------------------------------------------------------------------
 
-    def connect(self, version: object) -> None:
-        self.version = text.scalar(version)
+    def connect(self, version: object, state_bytes: int) -> None:
+        self.version, self.state_bytes = text.scalar(version), state_bytes
         self._is_first_event = True
 
     def receive(self, event: Json, ready: Json) -> None:
