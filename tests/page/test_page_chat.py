@@ -1,0 +1,546 @@
+"""The chat of the page in a browser: conversations, answers, reload, forks, import and export, Markdown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from llmd.process.config_table import DEMO_MODEL
+from tests.page.browser import NARROW, WIDE, Browser, Served
+from tests.page.conftest import StartDaemon
+
+ENDLESS = "sim:dense,step_us=5000,length=0"
+TEMPLATES = Path(__file__).parents[1] / "templates"
+FIELD, BUTTON = ".composer textarea", ".composer button"
+
+STORED = """
+const done = arguments[0], opening = indexedDB.open("llmd", 1);
+opening.onsuccess = () => {
+  const all = opening.result.transaction("conversations").objectStore("conversations").getAll();
+  all.onsuccess = () => { opening.result.close(); done(all.result); };
+};
+"""
+
+
+class Chat:
+    """The chat view, as a user uses it."""
+
+    def __init__(self, browser: Browser, served: Served) -> None:
+        self.browser, self.served = browser, served
+        browser.open(served, "#chat")
+        browser.find(FIELD)
+        browser.find("#status", "running")
+
+    def type(self, text: str) -> None:
+        self.browser.find(FIELD).send_keys(text + Keys.ENTER)
+
+    def settle(self) -> Any:
+        """Waits until no answer arrives, and returns the last one."""
+        self.browser.wait(lambda: self.browser.find(BUTTON).text == "Send")
+        return self.last
+
+    def ask(self, text: str) -> Any:
+        n = len(self.texts("user"))
+        self.type(text)
+        self.browser.wait(lambda: len(self.texts("user")) == len(self.texts("assistant")) == n + 1)
+        return self.settle()
+
+    @property
+    def last(self) -> Any:
+        return self.browser.find(".message.assistant:last-child")
+
+    def texts(self, role: str) -> list[str]:
+        part = ".text" if role == "user" else ".markdown"
+        return [one.text for one in self.browser.all(f".message.{role} > {part}")]
+
+    def facts(self) -> str:
+        text = self.browser.find(".message:last-child .facts").text
+        assert isinstance(text, str)
+        return text
+
+    def wait_for_text(self, n: int) -> None:
+        self.browser.wait(lambda: len(self.texts("assistant")[-1]) > n)
+
+    @property
+    def id(self) -> str:
+        self.browser.wait(lambda: "#chat/" in self.browser.driver.current_url)
+        return str(self.browser.driver.current_url.partition("#chat/")[2])
+
+    def stored(self) -> list[dict[str, Any]]:
+        found = self.browser.driver.execute_async_script(STORED)
+        assert isinstance(found, list)
+        return found
+
+
+@pytest.fixture
+def demo(browser: Browser, start_daemon: StartDaemon) -> Chat:
+    return Chat(browser, start_daemon(model=str(DEMO_MODEL)))
+
+
+@pytest.fixture
+def endless(browser: Browser, start_daemon: StartDaemon) -> Chat:
+    """A model whose answers end only when they are stopped, or at the limit of tokens."""
+    return Chat(browser, start_daemon(model=ENDLESS))
+
+
+def set_setting(browser: Browser, label: str, value: str) -> None:
+    if not browser.run("return document.querySelector('.settings').open"):
+        browser.click(".settings summary")
+    field = browser.find(".settings label", label).find_element("css selector", "input, textarea")
+    field.clear()
+    field.send_keys(value + Keys.TAB)
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def test_two_turns_reuse_the_session_and_say_so(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    assert "0 of 15 prompt tokens reused (new), 15 prefilled" in demo.facts()
+    answer = demo.ask("What is my name?")
+    assert "Ada" in answer.text
+    assert "25 of 40 prompt tokens reused (exact_prefix), 15 prefilled, 8 generated, first token after" in demo.facts()
+    assert demo.served.get(f"/v1/sessions/{demo.id}")["tokens"] == 47
+    browser.find(".session", "idle, 47 tokens")
+    browser.find(".list li", "My name is Ada.")
+    assert browser.find(".list .dot.idle").is_displayed()
+    assert browser.run("return document.activeElement.matches(arguments[0])", FIELD)
+    assert "Answer: Your name is Ada." in browser.run(
+        "return document.querySelector('p.hidden[role=status]').textContent"
+    )
+
+
+def test_a_word_for_the_reason_has_a_sentence_for_mouse_keyboard_and_screen_reader(
+    demo: Chat, browser: Browser
+) -> None:
+    demo.ask("My name is Ada.")
+    word = browser.find(".word", "new")
+    assert word.get_attribute("title") == "The session had no tokens."
+    described = browser.run(
+        "return document.getElementById(arguments[0].getAttribute('aria-describedby')).textContent", word
+    )
+    assert described == "The session had no tokens."
+    browser.run("arguments[0].focus()", word)
+    browser.press(Keys.ENTER)
+    assert browser.find(".sentence").text == "The session had no tokens."
+    assert word.get_attribute("aria-expanded") == "true"
+
+
+def test_settings_reach_the_request(demo: Chat, browser: Browser) -> None:
+    set_setting(browser, "Maximum tokens", "3")
+    set_setting(browser, "System prompt", "My name is Ada.")
+    demo.ask("What is my name?")
+    assert ", 3 generated" in demo.facts()
+    browser.find(".note", "The answer ended at the limit of tokens.")
+    set_setting(browser, "Maximum tokens", "")
+    browser.click(".message:last-child button", "Regenerate")
+    demo.settle()
+    browser.wait(lambda: ", 3 generated" not in demo.facts())
+    settings = demo.stored()[0]["settings"]
+    assert settings["system"] == "My name is Ada." and settings.get("max_tokens") is None
+    set_setting(browser, "Temperature", "101")
+    demo.type("Again")
+    browser.find(".message:last-child .note", "temperature")  # the server says what is wrong, in place
+    assert any("400" in complaint for complaint in browser.complaints())
+
+
+def test_reasoning_is_closed_and_can_be_hidden(browser: Browser, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("? ponder\n<think>\nOne, two.\n</think>\n\nThree.\n")
+    options = {"model": f"sim:dense,script={script}", "chat_template_file": TEMPLATES / "qwen3.jinja"}
+    chat = Chat(browser, start_daemon(**options))
+    chat.ask("ponder")
+    assert chat.texts("assistant") == ["Three."]
+    assert not browser.run("return document.querySelector('.reasoning').open")
+    browser.click(".reasoning summary")
+    assert browser.find(".reasoning .text").text.strip() == "One, two."
+    browser.click(".settings summary")
+    browser.click(".settings .check input")
+    browser.wait(
+        lambda: (
+            not browser.find(".message.assistant").text.startswith("Reasoning")
+            and not any(one.is_displayed() for one in browser.all(".reasoning"))
+        )
+    )
+
+
+def test_the_prefill_shows_how_far_it_is(browser: Browser, start_daemon: StartDaemon) -> None:
+    chat = Chat(browser, start_daemon(model="sim:dense,token_us=2000,length=0"))
+    browser.run("arguments[0].value = 'word '.repeat(600)", browser.find(FIELD))
+    chat.type("end")
+    text = browser.find(".message:last-child .progress", "Prefilling:").text
+    done, total = (int(word.replace(",", "")) for word in text.split() if word[0].isdigit())
+    assert 0 <= done <= total and total > 600
+    assert browser.find(".message:last-child progress").get_attribute("max") == str(total)
+    browser.click(BUTTON, "Stop")
+    chat.settle()
+    browser.find(".note", "Stopped.")
+
+
+# --- stop, edit, regenerate, fork -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["button", "escape"])
+def test_an_answer_can_be_stopped_and_continued(endless: Chat, browser: Browser, way: str) -> None:
+    endless.type("hello")
+    endless.wait_for_text(20)
+    if way == "button":
+        browser.click(BUTTON, "Stop")
+    else:
+        browser.press(Keys.ESCAPE)
+    endless.settle()
+    browser.find(".note", "Stopped.")
+    before = endless.texts("assistant")[-1]
+    browser.wait(lambda: endless.served.get(f"/v1/sessions/{endless.id}")["state"] == "idle")
+    browser.click(".message:last-child button", "Continue")
+    endless.wait_for_text(len(before) + 20)
+    browser.press(Keys.ESCAPE)
+    endless.settle()
+    assert endless.texts("assistant")[-1].startswith(before)
+
+
+def test_an_answer_that_reached_the_limit_is_continued_from_its_state(demo: Chat, browser: Browser) -> None:
+    set_setting(browser, "Maximum tokens", "8")
+    assert demo.ask("My name is Ada.").text.startswith("Answer\nGot it. Your name is Ad\n")
+    set_setting(browser, "Maximum tokens", "")
+    browser.click(".message:last-child button", "Continue")
+    browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
+    demo.settle()
+    assert "(exact_prefix), 1 prefilled" in demo.facts()
+
+
+def test_an_edit_cuts_the_conversation_there(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    demo.ask("What is my name?")
+    browser.click(".message.user button", "Edit")
+    area = browser.find(".edit textarea")
+    area.clear()
+    area.send_keys("My name is Bob.")
+    browser.click(".edit button", "Send again")
+    browser.wait(lambda: demo.texts("user") == ["My name is Bob."])
+    demo.settle()
+    assert len(demo.texts("assistant")) == 1
+    answer = demo.ask("What is my name?")
+    assert "Bob" in answer.text
+
+
+def test_regenerate_replaces_the_last_answer(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    browser.click(".message:last-child button", "Regenerate")
+    demo.settle()
+    browser.wait(lambda: "(rewind)" in demo.facts() or "(equal)" in demo.facts())
+    assert len(demo.texts("user")) == len(demo.texts("assistant")) == 1
+
+
+def test_a_fork_has_the_messages_and_the_tokens_before_it(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    demo.ask("What is my name?")
+    first = demo.id
+    browser.click(".message.user:nth-child(3) button", "Fork")
+    browser.find(".notice", "This is a fork. Its session begins with")
+    assert demo.id != first
+    assert demo.texts("user") == ["My name is Ada."]
+    assert browser.find(FIELD).get_attribute("value") == "What is my name?"
+    browser.find(FIELD).clear()
+    assert "Ada" in demo.ask("What is my name again?").text
+    assert not demo.facts().startswith("0 of")
+    assert demo.served.get(f"/v1/sessions/{first}")["requests"] == 2  # the fork left it alone
+    demo.served.run(demo.served.daemon.ask("DELETE", f"/v1/sessions/{demo.id}"))
+    browser.find(".session", "gone")
+    browser.click(".message:last-child button", "Fork")
+    browser.find(".notice", "This is a copy of the text only")
+    assert len(demo.texts("assistant")) == 2
+    assert any("404" in complaint for complaint in browser.complaints())
+
+
+# --- reload, errors ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reload_in_the_middle_keeps_what_has_arrived(endless: Chat, browser: Browser) -> None:
+    endless.type("hello")
+    browser.wait(lambda: endless.stored() and endless.stored()[0]["messages"][-1]["text"])
+    browser.driver.refresh()
+    browser.find(".message:last-child .note", "The page was closed before the answer was complete.")
+    text = endless.texts("assistant")[-1]
+    assert text != ""
+    browser.click(".message:last-child button", "Continue")
+    endless.wait_for_text(len(text) + 20)
+    browser.press(Keys.ESCAPE)
+    endless.settle()
+    assert endless.texts("assistant")[-1].startswith(text)
+
+
+def test_an_answer_goes_on_while_another_view_is_shown(endless: Chat, browser: Browser) -> None:
+    endless.type("hello")
+    endless.wait_for_text(5)
+    n = len(endless.texts("assistant")[-1])
+    address = endless.id
+    browser.click("nav a", "Now")
+    browser.wait(lambda: not browser.all(".chat"))
+    browser.click("nav a", "Chat")
+    browser.click(f".list a[href='#chat/{address}']")
+    endless.wait_for_text(n + 50)
+    browser.click(BUTTON, "Stop")
+    endless.settle()
+
+
+def test_a_session_that_is_closed_in_the_middle_leaves_a_note(endless: Chat, browser: Browser) -> None:
+    endless.type("hello")
+    endless.wait_for_text(20)
+    endless.served.run(endless.served.daemon.ask("DELETE", f"/v1/sessions/{endless.id}"))
+    endless.settle()
+    assert browser.find(".message:last-child .note").text != ""
+    browser.find(".message:last-child button", "Continue")
+
+
+def test_a_server_that_cannot_be_reached_leaves_a_note(demo: Chat, browser: Browser) -> None:
+    browser.driver.execute_cdp_cmd("Network.enable", {})
+    conditions = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
+    try:
+        demo.type("My name is Ada.")
+        browser.find(".message:last-child .note", "The server cannot be reached")
+    finally:
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**conditions, "offline": False})
+        browser.driver.execute_cdp_cmd("Network.disable", {})
+    browser.click(".message:last-child button", "Regenerate")
+    browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
+    assert browser.complaints() != []
+
+
+def test_a_key_is_asked_for(browser: Browser, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("Kq8vR2pXw1 ada\n")
+    keys.chmod(0o600)
+    served = start_daemon(model=str(DEMO_MODEL), api_key_file=keys)
+    browser.open(served, "#chat")
+    browser.find("#key-value").send_keys("Kq8vR2pXw1" + Keys.ENTER)
+    browser.find("#status", "running")
+    chat = Chat(browser, served)
+    assert "Ada" in chat.ask("My name is Ada.").text
+    assert any("401" in complaint for complaint in browser.complaints())
+    browser.run("sessionStorage.clear()")
+
+
+# --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    session = demo.id
+    title = browser.find(".title[aria-label=Title]")
+    title.clear()
+    title.send_keys("Names" + Keys.ENTER)
+    browser.find(".list li", "Names")
+    browser.click(".list a", "New")
+    browser.wait(lambda: demo.texts("user") == [])
+    browser.click(".list li a", "Names")
+    browser.wait(lambda: demo.texts("user") == ["My name is Ada."])
+    browser.find(".session", "idle")
+    browser.click(".top button", "Delete")
+    browser.click("dialog button", "Delete and close the session")
+    browser.wait(lambda: browser.all(".list li") == [] and demo.stored() == [])
+    assert demo.served.run(demo.served.daemon.ask("GET", f"/v1/sessions/{session}")).status == 404
+
+
+def test_export_and_import_are_a_round_trip(demo: Chat, browser: Browser, tmp_path: Path) -> None:
+    downloads = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", downloads)
+    demo.ask("My name is Ada.")
+    before = demo.stored()
+    browser.click(".list button", "Export all")
+    file = tmp_path / "llmd-conversations.json"
+    browser.wait(file.exists)
+    browser.click(".top button", "Delete")
+    browser.click("dialog button", "Delete, keep the session")
+    browser.wait(lambda: browser.all(".list li") == [])
+    chooser = browser.all(".list input[type=file]")[0]
+    chooser.send_keys(str(file))
+    browser.find(".list li", "My name is Ada.")
+    after = demo.stored()
+    assert [one["id"] for one in after] == [one["id"] for one in before]
+    assert after[0]["messages"][1]["text"] == before[0]["messages"][1]["text"]
+    assert after[0]["messages"][1]["facts"] == before[0]["messages"][1]["facts"]
+    browser.click(".list li a", "My name is Ada.")
+    assert "Ada" in demo.ask("What is my name?").text
+    assert "(exact_prefix)" in demo.facts()  # the session was still there
+    chooser.send_keys(str(file))
+    browser.wait(lambda: len(browser.all(".list li")) == 2)  # an import replaces nothing
+    broken = tmp_path / "broken.json"
+    for text in (
+        "{",
+        "[]",
+        json.dumps({"format": "llmd-conversations", "conversations": [{"messages": [{"role": "x"}]}]}),
+    ):
+        broken.write_text(text)
+        chooser.send_keys(str(broken))
+        browser.find(".list .problem", "Nothing was imported.")
+    assert len(browser.all(".list li")) == 2
+
+
+def test_tool_calls_of_an_imported_conversation_are_shown(demo: Chat, browser: Browser, tmp_path: Path) -> None:
+    call = {"id": "a", "name": "get_weather", "arguments": '{"city":"Rome"}'}
+    messages = [{"role": "user", "text": "Weather?"}, {"role": "assistant", "text": "", "calls": [call]}]
+    file = tmp_path / "calls.json"
+    conversation = {"id": "calls", "title": "Calls", "messages": messages}
+    file.write_text(json.dumps({"format": "llmd-conversations", "version": 1, "conversations": [conversation]}))
+    browser.all(".list input[type=file]")[0].send_keys(str(file))
+    browser.click(".list li a", "Calls")
+    assert browser.find(".call p").text == "Tool call get_weather"
+    assert json.loads(browser.find(".call pre").text) == {"city": "Rome"}
+
+
+def test_other_tabs_show_the_same_conversations(demo: Chat, browser: Browser) -> None:
+    first = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    try:
+        browser.open(demo.served, "#chat")
+        browser.find("#status", "running")
+        demo.ask("My name is Ada.")
+        browser.driver.switch_to.window(first)
+        browser.click(".list li a", "My name is Ada.")
+        browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
+        browser.driver.switch_to.window(browser.driver.window_handles[-1])
+    finally:
+        browser.driver.close()
+        browser.driver.switch_to.window(first)
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+RENDER = """
+const [text, step, done] = arguments;
+import("/page/markdown.js").then(({ Markdown }) => {
+  const markdown = new Markdown();
+  for (let n = step; n < text.length; n += step) {
+    markdown.update(text.slice(0, n), false);
+  }
+  markdown.update(text, true);
+  done(markdown.element.innerHTML);
+});
+"""
+
+CASES = {
+    "# One\n\n### Two ##": "<h3>One</h3><h4>Two</h4>",
+    "**b** *i* ***bi*** ~~d~~ `c < d`": "<p><strong>b</strong> <em>i</em> <strong><em>bi</em></strong> <del>d</del> "
+    "<code>c &lt; d</code></p>",
+    "snake_case_name 2 * 3 * 4 \\*no\\* **open": "<p>snake_case_name 2 * 3 * 4 *no* **open</p>",
+    "- a\n  - b\n- c\n\ntext\n-5": "<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul><p>text<br>-5</p>",
+    "3. a\n4. b": '<ol start="3"><li>a</li><li>b</li></ol>',
+    "> a\n> > b\n\n---": "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><hr>",
+    "[a](https://b.example/c_(d)) <mailto:e@f.example>": '<p><a href="https://b.example/c_(d)" rel="noopener noreferrer" '
+    'target="_blank">a</a> <a href="mailto:e@f.example" rel="noopener noreferrer" target="_blank">mailto:e@f.example</a></p>',
+    "see https://b.example/c.": '<p>see <a href="https://b.example/c" rel="noopener noreferrer" target="_blank">'
+    "https://b.example/c</a>.</p>",
+    "![i](https://b.example/i.png)": '<p><a href="https://b.example/i.png" rel="noopener noreferrer" target="_blank">'
+    "Image: i</a></p>",
+    "<img src=x onerror=alert(1)><script>alert(1)</script>": "<p>&lt;img src=x onerror=alert(1)&gt;&lt;script&gt;"
+    "alert(1)&lt;/script&gt;</p>",
+    "[a](javascript:alert(1)) [b](data:text/html,x) [c](JaVaScRiPt:x)": "<p>[a](javascript:alert(1)) "
+    "[b](data:text/html,x) [c](JaVaScRiPt:x)</p>",
+    "| a | b |\n|---|:-:|\n| `c` | d |": '<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>'
+    '<th scope="col">a</th><th scope="col">b</th></tr></thead><tbody><tr><td><code>c</code></td><td>d</td></tr></tbody>'
+    "</table></div>",
+    "```js\nlet a;\n\n**b**\n": '<div class="code"><div class="code-head"><span>js</span><button type="button" class="small">'
+    'Copy code</button></div><pre tabindex="0"><code>let a;\n\n**b**\n</code></pre></div>',
+}
+
+
+@pytest.mark.parametrize("step", [1, 1000000], ids=["streamed", "at once"])
+def test_markdown(demo: Chat, browser: Browser, step: int) -> None:
+    for source, html in CASES.items():
+        assert browser.driver.execute_async_script(RENDER, source, step) == html, source
+
+
+def test_hostile_markdown_takes_no_longer_than_its_length(demo: Chat, browser: Browser) -> None:
+    """With 100,000 characters, quadratic time would be minutes. The driver gives up after 30 s."""
+    n = 100_000
+    for source in (
+        ">" * n,
+        "> " * n,
+        "[" * n,
+        "[a](" * n,
+        "*a " * n,
+        "`x``y" * n,
+        "- " * n,
+        " " * n + "x|-\n" + " " * n + "-|x",
+        "a\n" * n,
+        "`" * n + "x`",
+        "| a " * n,
+        "\n".join("  " * i + "- x" for i in range(400)),
+    ):
+        assert browser.driver.execute_async_script(RENDER, source, len(source)) != ""
+
+
+def test_a_long_answer_renders_only_its_last_block_again(demo: Chat, browser: Browser) -> None:
+    n_added = browser.driver.execute_async_script("""
+const done = arguments[0];
+import("/page/markdown.js").then(({ Markdown }) => {
+  const markdown = new Markdown();
+  let n_added = 0;
+  const append = markdown.element.append.bind(markdown.element);
+  markdown.element.append = (...nodes) => { n_added += nodes.length; append(...nodes); };
+  const text = "A paragraph of **some** words.\\n\\n".repeat(6000);
+  for (let n = 0; n < text.length; n += 100) {
+    markdown.update(text.slice(0, n), false);
+  }
+  markdown.update(text, true);
+  done([n_added, markdown.element.childElementCount, text.length]);
+});
+""")
+    assert n_added[1] == 6000 and n_added[2] > 190_000
+    assert n_added[0] < 3 * 6000
+
+
+# --- how it looks, and how it is used without a mouse -----------------------------------------------------------------
+
+
+def test_the_view_of_a_conversation_fits_and_is_accessible(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    demo.ask("What can you do?")
+    browser.click(".settings summary")
+    for scheme in ("light", "dark"):
+        browser.color_scheme(scheme)
+        for size in (WIDE, NARROW):
+            browser.resize(size)
+            assert not browser.scrolls_sideways()
+            assert browser.violations() == []
+
+
+def test_on_a_narrow_screen_the_list_is_a_drawer(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    browser.resize(NARROW)
+    assert not browser.all(".list")[0].is_displayed()
+    browser.click("button", "Conversations")
+    browser.find(".list li", "My name is Ada.")
+    browser.press(Keys.ESCAPE)
+    browser.wait(lambda: not browser.all(".list")[0].is_displayed())
+    assert browser.run("return document.activeElement.textContent") == "Conversations"
+    browser.press(Keys.ENTER)
+    browser.click(".list a", "New")
+    browser.wait(lambda: not browser.all(".list")[0].is_displayed() and demo.texts("user") == [])
+
+
+def test_the_keyboard_is_enough(demo: Chat, browser: Browser) -> None:
+    def press(keys: str) -> None:
+        """Presses keys where the focus is. Modifiers are held until the end."""
+        browser.driver.switch_to.active_element.send_keys(keys)
+
+    press("My name is")
+    press(Keys.SHIFT + Keys.ENTER)
+    press("Ada." + Keys.ENTER)
+    browser.wait(lambda: len(demo.texts("assistant")) == 1)
+    demo.settle()
+    assert demo.texts("user") == ["My name is\nAda."]
+    backwards = ["Fork", "Regenerate", "Copy", "new", "Fork", "Edit"]  # from the field to the button of the question
+    for name in backwards:
+        press(Keys.SHIFT + Keys.TAB)
+        assert browser.run("return document.activeElement.textContent") == name
+    press(Keys.ENTER)
+    browser.find(".edit textarea")
+    press(Keys.ESCAPE)
+    assert browser.run("return document.activeElement.textContent") == "Edit"
