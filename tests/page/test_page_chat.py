@@ -347,6 +347,19 @@ def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> 
     assert demo.served.run(demo.served.daemon.ask("GET", f"/v1/sessions/{session}")).status == 404
 
 
+def test_each_conversation_has_a_draft_of_its_own(demo: Chat, browser: Browser) -> None:
+    demo.ask("My name is Ada.")
+    browser.find(FIELD).send_keys("not sent yet")
+    browser.click(".list a", "New")
+    browser.wait(lambda: demo.texts("user") == [])
+    assert browser.find(FIELD).get_attribute("value") == ""
+    browser.click("nav a", "Now")
+    browser.wait(lambda: not browser.all(".chat"))
+    browser.click("nav a", "Chat")
+    browser.click(".list li a", "My name is Ada.")
+    browser.wait(lambda: browser.find(FIELD).get_attribute("value") == "not sent yet")
+
+
 def test_export_and_import_are_a_round_trip(demo: Chat, browser: Browser, tmp_path: Path) -> None:
     downloads = {"behavior": "allow", "downloadPath": str(tmp_path)}
     browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", downloads)

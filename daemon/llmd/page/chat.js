@@ -12,6 +12,8 @@ const REST = 4; /* after rendering for t ms, the next rendering begins at least 
 const SPOKEN_MAX = 400; /* characters of an answer that a screen reader says by itself */
 const BOTTOM_PX = 40; /* so close to the bottom, the view follows the text */
 
+const drafts = new Map(); /* the text in the field, by conversation; "" for the new one */
+
 export class ChatView {
   #conversation = null; /* or null for a new one, which is stored with its first message */
   #settings = {}; /* of the new conversation */
@@ -32,6 +34,7 @@ export class ChatView {
   }
 
   hide() {
+    this.#keepDraft();
     conversations.removeEventListener("change", this.onchange);
   }
 
@@ -64,7 +67,9 @@ export class ChatView {
     const conversation = id ? conversations.get(id) : null;
     setText(this.notice, id && !conversation ? `This browser has no conversation ${id}.` : this.#nextNotice);
     this.#nextNotice = "";
+    this.#keepDraft();
     this.#conversation = conversation;
+    this.field.value = drafts.get(conversation?.id ?? "") ?? "";
     this.#settings = {};
     this.#wasBusy = this.#isBusy;
     this.list.render(id);
@@ -77,6 +82,10 @@ export class ChatView {
     this.#render();
     this.log.scrollTop = this.log.scrollHeight;
     this.field.focus();
+  }
+
+  #keepDraft() {
+    drafts.set(this.#conversation?.id ?? "", this.field.value);
   }
 
   update(changed) {
@@ -258,7 +267,7 @@ export class ChatView {
     } catch (error) {
       notice = `This is a copy of the text only: ${error.message}`;
     }
-    this.field.value = isAnswer ? "" : message.text;
+    drafts.set(copy.id, isAnswer ? "" : message.text);
     this.#nextNotice = notice;
     location.hash = `#chat/${copy.id}`;
   }
