@@ -12,6 +12,7 @@
 
 const NAME = "llmd", STORE = "conversations";
 const TITLE_MAX = 60;
+const SILENT_MS = 10000; /* an answer in another tab that is not stored for so long is taken for cut */
 
 /* crypto.randomUUID() works only over HTTPS and on this machine, getRandomValues() everywhere. */
 export function newId() {
@@ -61,13 +62,21 @@ class Conversations extends EventTarget {
     this.isRead = true;
   }
 
-  /* Takes over what another tab has stored. */
+  /* Takes over what another tab has stored. An answer that arrives there is stored every second, until it is complete or
+   * the tab is closed. */
   async #readOne(id) {
-    if (!this.#running.has(id)) {
-      const stored = await done(this.#store("readonly").get(id));
-      stored ? this.#all.set(id, stored) : this.#all.delete(id);
-      this.changed(id);
+    if (this.#running.has(id)) {
+      return;
     }
+    const stored = await done(this.#store("readonly").get(id));
+    stored ? this.#all.set(id, stored) : this.#all.delete(id);
+    this.changed(id);
+    setTimeout(() => {
+      if (this.#all.get(id) === stored && stored?.messages.at(-1)?.state === "running") {
+        cutOff(stored);
+        this.changed(id);
+      }
+    }, SILENT_MS);
   }
 
   #store(mode) {
