@@ -9,13 +9,21 @@ import { h, setText } from "./dom.js";
 class SessionsById {
   #feed;
   #all = new Map();
+  #awaited = new Map(); /* ids of used sessions, with the number of events after which the feed must have them */
 
   constructor(feed) {
     this.#feed = feed;
     this.take(feed.sessions.keys());
   }
 
+  await(id) {
+    this.#awaited.set(id, 2);
+  }
+
   take(keys) {
+    for (const [id, n] of this.#awaited) {
+      n > 1 ? this.#awaited.set(id, n - 1) : this.#awaited.delete(id);
+    }
     for (const key of keys) {
       const session = this.#feed.sessions.get(key);
       session ? this.#all.set(session.id, session) : this.#all.delete(key.slice(key.indexOf(" ") + 1));
@@ -28,7 +36,8 @@ class SessionsById {
 
   /* The word for the state of a session, or "" if the server has not said it yet. */
   state(id) {
-    return this.get(id)?.state ?? (this.#feed.last === null ? "" : "gone");
+    const isUnknown = this.#feed.last === null || this.#awaited.has(id) || conversations.isRunning(id);
+    return this.get(id)?.state ?? (isUnknown ? "" : "gone");
   }
 }
 
@@ -66,8 +75,9 @@ export class ConversationList {
     return row.link;
   }
 
-  /* Shows the title of one conversation. Returns false if the list must be rendered again. */
+  /* Shows a change of one conversation. Returns false if the list must be rendered again. */
   update(id) {
+    this.sessions.await(id);
     setText(this.#problem, conversations.problem);
     const row = this.#rows.get(id), conversation = conversations.get(id);
     if (row && conversation) {
