@@ -437,6 +437,7 @@ import("/page/markdown.js").then(({ Markdown }) => {
 });
 """
 
+NEW_TAB = 'rel="noopener noreferrer" target="_blank"'
 CASES = {
     "# One\n\n### Two ##": "<h3>One</h3><h4>Two</h4>",
     "**b** *i* ***bi*** ~~d~~ `c < d`": "<p><strong>b</strong> <em>i</em> <strong><em>bi</em></strong> <del>d</del> "
@@ -445,21 +446,20 @@ CASES = {
     "- a\n  - b\n- c\n\ntext\n-5": "<ul><li>a<ul><li>b</li></ul></li><li>c</li></ul><p>text<br>-5</p>",
     "3. a\n4. b": '<ol start="3"><li>a</li><li>b</li></ol>',
     "> a\n> > b\n\n---": "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><hr>",
-    "[a](https://b.example/c_(d)) <mailto:e@f.example>": '<p><a href="https://b.example/c_(d)" rel="noopener noreferrer" '
-    'target="_blank">a</a> <a href="mailto:e@f.example" rel="noopener noreferrer" target="_blank">mailto:e@f.example</a></p>',
-    "see https://b.example/c.": '<p>see <a href="https://b.example/c" rel="noopener noreferrer" target="_blank">'
-    "https://b.example/c</a>.</p>",
-    "![i](https://b.example/i.png)": '<p><a href="https://b.example/i.png" rel="noopener noreferrer" target="_blank">'
-    "Image: i</a></p>",
+    "[a](https://b.example/c_(d)) <mailto:e@f.example>": f'<p><a href="https://b.example/c_(d)" {NEW_TAB}>a</a> '
+    f'<a href="mailto:e@f.example" {NEW_TAB}>mailto:e@f.example</a></p>',
+    "see https://b.example/c.": f'<p>see <a href="https://b.example/c" {NEW_TAB}>https://b.example/c</a>.</p>',
+    "![i](https://b.example/i.png)": f'<p><a href="https://b.example/i.png" {NEW_TAB}>Image: i</a></p>',
     "<img src=x onerror=alert(1)><script>alert(1)</script>": "<p>&lt;img src=x onerror=alert(1)&gt;&lt;script&gt;"
     "alert(1)&lt;/script&gt;</p>",
     "[a](javascript:alert(1)) [b](data:text/html,x) [c](JaVaScRiPt:x)": "<p>[a](javascript:alert(1)) "
     "[b](data:text/html,x) [c](JaVaScRiPt:x)</p>",
-    "| a | b |\n|---|:-:|\n| `c` | d |": '<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>'
-    '<th scope="col">a</th><th scope="col">b</th></tr></thead><tbody><tr><td><code>c</code></td><td>d</td></tr></tbody>'
-    "</table></div>",
-    "```js\nlet a;\n\n**b**\n": '<div class="code"><div class="code-head"><span>js</span><button type="button" class="small">'
-    'Copy code</button></div><pre tabindex="0"><code>let a;\n\n**b**\n</code></pre></div>',
+    "| a | b |\n|---|:-:|\n| `c` | d |": '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+    '<thead><tr><th scope="col">a</th><th scope="col">b</th></tr></thead>'
+    "<tbody><tr><td><code>c</code></td><td>d</td></tr></tbody></table></div>",
+    "```js\nlet a;\n\n**b**\n": '<div class="code"><div class="code-head"><span>js</span>'
+    '<button type="button" class="small">Copy code</button></div>'
+    '<pre tabindex="0"><code>let a;\n\n**b**\n</code></pre></div>',
 }
 
 
