@@ -31,6 +31,7 @@ NAMES = (
     "forms",
     "growth",
     "abuse",
+    "feeds",
 )
 
 

@@ -13,7 +13,7 @@ import importlib.util
 import itertools
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -315,6 +315,16 @@ class SessionTable:
         made in a text thread.
         """
         return (copied(view, SessionView) for view in self._records())
+
+    def sessions_by_record(self, known: Mapping[bytes, SessionView]) -> dict[bytes, SessionView]:
+        """Returns the copies of all records, each with the bytes of the record. Records that are in `known` are not
+        copied again, which makes a repeated reading several times as fast.
+        """
+        found: dict[bytes, SessionView] = {}
+        for view in self._records():
+            record = bytes(ffi.buffer(view))
+            found[record] = known.get(record) or copied(view, SessionView)
+        return found
 
     def sessions_named(self, name: str, owner: int | None = None) -> list[SessionView]:
         """Returns the branches of the sessions with this name. If `owner` is None, returns those of all owners. The

@@ -48,6 +48,7 @@ class Feed:
         self.n_open = 0
         self.version = 0
         """Increases with every reading of the sessions. A feed that has sent version n needs what changed after n."""
+        self._records: dict[bytes, SessionView] = {}
         self._known: dict[Key, _Known] = {}
         self._forgotten: deque[tuple[int, Key]] = deque(maxlen=limits.FEED_FORGOTTEN_MAX)
         """The sessions that no longer exist, each with the version in which it was first missing."""
@@ -64,7 +65,8 @@ class Feed:
                 return
             known = self._known
             try:
-                found = await state.engine.in_thread(0, 0, partial(_read, state, known, self.version + 1))
+                reading = partial(_read, state, self._records, known, self.version + 1)
+                self._records, found = await state.engine.in_thread(0, 0, reading)
             except ApiError:  # the text threads have too much work; the next event reports the changes
                 return
             self._read_at = now
@@ -130,12 +132,15 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
         await asyncio.sleep(limits.FEED_INTERVAL_S)
 
 
-def _read(state: State, known: dict[Key, _Known], version: int) -> dict[Key, _Known]:
-    """Returns all sessions. Those whose records are the same as in `known` are taken from there, because making a
-    report takes longer than comparing records. Runs in a text thread.
+def _read(
+    state: State, known_records: dict[bytes, SessionView], known: dict[Key, _Known], version: int
+) -> tuple[dict[bytes, SessionView], dict[Key, _Known]]:
+    """Returns the records of all branches, and all sessions. Those that have not changed are taken from the arguments,
+    because making a report takes longer than comparing records. Runs in a text thread.
     """
+    records = state.engine.session_table.sessions_by_record(known_records)
     groups: dict[Key, list[SessionView]] = {}
-    for view in state.engine.session_table.sessions():
+    for view in records.values():
         if view.name or view.n_requests:
             groups.setdefault((view.owner, view.name or scratch_id(view.entry)), []).append(view)
     found: dict[Key, _Known] = {}
@@ -145,4 +150,4 @@ def _read(state: State, known: dict[Key, _Known], version: int) -> dict[Key, _Kn
             found[key] = before
         else:
             found[key] = _Known(version, views, sessions_of(state, views)[0])
-    return found
+    return records, found
