@@ -338,6 +338,8 @@ class Watcher:
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         self.output = b""
+        self._has_begun = False
+        """Whether curses reads the keys."""
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -350,12 +352,12 @@ class Watcher:
         write the whole screen again (Ctrl-L) until the text appears.
         """
         deadline = time.monotonic() + SETTLE_S
-        begun = False
         self.output = b""
         while shown.encode() not in self.output:
             assert time.monotonic() < deadline and self.process.poll() is None, (shown, self.output)
             self._read(0.1)
-            if begun := begun or b"\x1b[?1049h" in self.output:
+            self._has_begun |= b"\x1b[?1049h" in self.output
+            if self._has_begun:
                 self.type("\x0c")
 
     def _read(self, wait_s: float) -> None:
