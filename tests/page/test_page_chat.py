@@ -347,6 +347,26 @@ def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> 
     assert demo.served.run(demo.served.daemon.ask("GET", f"/v1/sessions/{session}")).status == 404
 
 
+def test_a_conversation_that_is_deleted_in_the_middle_of_an_answer_stays_deleted(
+    endless: Chat, browser: Browser
+) -> None:
+    endless.type("hello")
+    browser.wait(lambda: endless.stored() and endless.stored()[0]["messages"][-1]["text"])
+    browser.run("""
+const { conversations } = await import("/page/conversations.js");
+window.conversations = conversations;
+window.n_stored = 0;
+const put = conversations.put.bind(conversations);
+conversations.put = (one) => { window.n_stored += 1; return put(one); };
+await conversations.remove(conversations.list()[0].id);
+""")
+    endless.wait_for_text(len(endless.texts("assistant")[-1]) + 2000)  # more than a second
+    browser.click(BUTTON, "Stop")
+    endless.settle()
+    assert browser.run("return window.n_stored") == 0
+    assert endless.stored() == []
+
+
 def test_each_conversation_has_a_draft_of_its_own(demo: Chat, browser: Browser) -> None:
     demo.ask("My name is Ada.")
     browser.find(FIELD).send_keys("not sent yet")

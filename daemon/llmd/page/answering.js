@@ -55,7 +55,11 @@ export async function answer(conversation, continues = false) {
   conversation.used_ms = Date.now();
   aborts.delete(id);
   conversations.setRunning(id, false);
-  if (conversations.get(id) === conversation) { /* it may have been deleted meanwhile */
+  store(conversation);
+}
+
+function store(conversation) {
+  if (conversations.get(conversation.id) === conversation) { /* it may have been deleted meanwhile */
     conversations.put(conversation);
   }
 }
@@ -95,7 +99,7 @@ async function receive(conversation, message, request, signal) {
     session = event.session ?? session;
     if (performance.now() - stored_ms >= STORE_MS) {
       stored_ms = performance.now();
-      conversations.put(conversation);
+      store(conversation);
     } else {
       conversations.changed(conversation.id);
     }

@@ -284,7 +284,7 @@ export class ChatView {
   async #delete() {
     const { id } = this.#conversation;
     if (await askToDelete(this.#conversation, this.list.sessions.get(id) !== null)) {
-      stop(id);
+      stop(id); /* the answer that arrives, if any */
       location.hash = "#chat";
     }
   }
