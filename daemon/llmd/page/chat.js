@@ -100,9 +100,7 @@ export class ChatView {
   /* --- what is shown ---------------------------------------------------------------------------------------------- */
 
   #take(id) {
-    if (!this.list.update(id)) {
-      this.list.render(this.#conversation?.id);
-    }
+    this.list.update(id);
     if (id === this.#conversation?.id) {
       this.#conversation = conversations.get(id) ?? this.#conversation;
       this.#schedule();

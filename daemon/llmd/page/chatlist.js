@@ -43,6 +43,8 @@ class SessionsById {
 
 export class ConversationList {
   #rows = new Map(); /* by the id of the conversation: {link, title, dot, state} */
+  #currentId = null;
+  #isScheduled = false;
   #list = h("ul");
   #problem = h("p", { class: "problem", role: "alert" });
 
@@ -61,6 +63,7 @@ export class ConversationList {
 
   /* Shows all conversations. */
   render(currentId) {
+    this.#currentId = currentId;
     setText(this.#problem, conversations.problem);
     this.#rows.clear();
     this.#list.replaceChildren(...conversations.list().map((one) => h("li", {}, this.#row(one, one.id === currentId))));
@@ -75,7 +78,7 @@ export class ConversationList {
     return row.link;
   }
 
-  /* Shows a change of one conversation. Returns false if the list must be rendered again. */
+  /* Shows a change of one conversation. After many changes, such as an import, the list is rendered once. */
   update(id) {
     this.sessions.await(id);
     setText(this.#problem, conversations.problem);
@@ -83,7 +86,13 @@ export class ConversationList {
     if (row && conversation) {
       setText(row.title, conversation.title || "Untitled");
     }
-    return Boolean(row) === Boolean(conversation);
+    if (Boolean(row) !== Boolean(conversation) && !this.#isScheduled) {
+      this.#isScheduled = true;
+      requestAnimationFrame(() => {
+        this.#isScheduled = false;
+        this.render(this.#currentId);
+      });
+    }
   }
 
   updateStates(changed) {
@@ -107,7 +116,7 @@ export class ConversationList {
     }
     try {
       for (const one of imported(text)) { /* never in place of a conversation that is here */
-        await conversations.put(conversations.get(one.id) ? { ...one, id: newId() } : one);
+        conversations.put(conversations.get(one.id) ? { ...one, id: newId() } : one);
       }
       setText(this.#problem, "");
     } catch (error) {
