@@ -6,10 +6,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -26,11 +28,17 @@ WIDE, NARROW = (1280, 800), (390, 844)
 class Served:
     """A daemon in a thread of its own, because a browser's driver blocks the thread of the test."""
 
-    def __init__(self, daemon: Daemon, run: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+    def __init__(self, daemon: Daemon, loop: asyncio.AbstractEventLoop) -> None:
         self.daemon = daemon
         self.url = daemon.url
-        self.run = run
-        """Runs a coroutine in the daemon's event loop, and returns its result."""
+        self.loop = loop
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Starts a coroutine in the daemon's event loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self.start(coroutine).result(SETTLE_S)
 
     def chat(self, text: str = "hello", **fields: Any) -> Json:
         answer = self.run(self.daemon.chat(text, **fields))
@@ -56,7 +64,7 @@ def served(config: Config) -> Iterator[Served]:
 
     stack = AsyncExitStack()
     try:
-        yield Served(run(stack.enter_async_context(serving(config))), run)
+        yield Served(run(stack.enter_async_context(serving(config))), loop)
     finally:
         try:
             run(stack.aclose())
@@ -102,7 +110,8 @@ class Browser:
 
     def wait(self, is_met: Callable[[], Any]) -> Any:
         """Returns the first true value of `is_met`. Elements that the page replaces meanwhile are looked up again."""
-        return WebDriverWait(self.driver, SETTLE_S, 0.02).until(lambda _: is_met())
+        replaced = [StaleElementReferenceException]
+        return WebDriverWait(self.driver, SETTLE_S, 0.02, ignored_exceptions=replaced).until(lambda _: is_met())
 
     def all(self, css: str) -> list[Any]:
         found = self.driver.find_elements(By.CSS_SELECTOR, css)

@@ -2,22 +2,255 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
-from tests.page.browser import NARROW, WIDE, Browser
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.page.browser import NARROW, WIDE, Browser, Served
 from tests.page.conftest import StartDaemon
 
-VIEWS = ("#chat", "#sessions", "#now")
+VIEWS = ("#chat", "#sessions", "#sessions/0/chat-3", "#now")
+
+
+def converse(daemon: Served, n_sessions: int = 10) -> None:
+    """Makes sessions chat-0, chat-1, ... The last words of each name its number."""
+    for number in range(n_sessions):
+        daemon.chat(f"hello number {number}", session_id=f"chat-{number}")
+
+
+def ids(browser: Browser) -> list[str]:
+    return [row.text for row in browser.all(".session-table tbody a")]
 
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_fits_and_is_accessible(browser: Browser, start_daemon: StartDaemon, view: str) -> None:
     daemon = start_daemon()
+    converse(daemon)
+    daemon.chat("something else, which differs", session_id="chat-3")
     browser.open(daemon, view)
     browser.find("#status", "0 running")
     for scheme in ("light", "dark"):
         browser.color_scheme(scheme)
-        for size in (WIDE, NARROW):
+        for size in (WIDE, NARROW, (360, 640)):
             browser.resize(size)
             assert not browser.scrolls_sideways()
             assert browser.violations() == []
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_follows_the_sessions(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    converse(daemon)
+    browser.open(daemon, "#sessions")
+    browser.wait(lambda: ids(browser) == [f"chat-{number}" for number in range(9, -1, -1)])
+    daemon.chat(session_id="new")
+    daemon.chat()
+    browser.wait(lambda: "new" in ids(browser) and len(ids(browser)) == 12)
+    browser.click("label", "Scratch")
+    assert len(ids(browser)) == 11 and "11 of 12 sessions" in browser.find(".tools").text
+    daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/new"))
+    browser.wait(lambda: "new" not in ids(browser))
+
+
+def test_the_table_is_sorted_and_filtered(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    converse(daemon)
+    browser.open(daemon, "#sessions")
+    browser.wait(lambda: len(ids(browser)) == 10)
+    for direction in ("ascending", "descending"):
+        browser.click("th.id button")
+        assert browser.find("th.id").get_attribute("aria-sort") == direction
+        assert ids(browser) == sorted(ids(browser), reverse=direction == "descending")
+    assert len(browser.all("th[aria-sort]")) == 1
+    browser.find(".tools input").send_keys("NUMBER 7")
+    browser.wait(lambda: ids(browser) == ["chat-7"])
+
+
+def test_only_changed_rows_of_a_thousand_are_updated(browser: Browser, start_daemon: StartDaemon) -> None:
+    """Rows outside of the visible part do not exist, and an unchanged row is not touched."""
+    daemon = start_daemon()
+    browser.open(daemon, "#sessions")
+    browser.find("#status", "0 running")
+    found = browser.driver.execute_async_script(A_THOUSAND)
+    assert found["rows"] < 60 and found["rowcount"] == "1001"
+    assert found["changed"] == ["id-0002"]
+    assert found["last"] == "id-0999"
+
+
+A_THOUSAND = """
+const done = arguments[0];
+(async () => {
+  const { SessionTable } = await import("/page/session_table.js");
+  const session = (i, tokens) => ({ id: `id-${String(i).padStart(4, "0")}`, owner: 0, owner_name: "local",
+    client: "test", state: "idle", waiting: 0, slot: i, tokens, requests: 1, used_ms: 1e12 - i, pinned: false,
+    timelines: [], last: null, last_words: "words", reused_tokens_total: 1, prefilled_tokens_total: 1 });
+  const feed = { sessions: new Map(), last: { time_ms: 1e12 } };
+  for (let i = 0; i < 1000; i += 1) {
+    feed.sessions.set(`0 id-${i}`, session(i, i));
+  }
+  const table = new SessionTable(feed);
+  document.querySelector(".session-list").replaceChildren(table.element);
+  table.update();
+  const seen = new MutationObserver(() => {});
+  seen.observe(table.body, { childList: true, characterData: true, subtree: true });
+  feed.sessions.set("0 id-2", session(2, 5000));
+  feed.sessions.set("0 id-900", session(900, 5000));
+  table.update();
+  const changed = seen.takeRecords().map((one) => one.target.closest("tr").querySelector("a").textContent);
+  const rows = table.body.rows.length;
+  table.element.scrollTop = 1e6;
+  table.element.dispatchEvent(new Event("scroll"));
+  const rowcount = table.table.getAttribute("aria-rowcount");
+  done({ changed, rows, rowcount, last: table.body.lastChild.querySelector("a").textContent });
+})();
+"""
+
+
+def test_the_keyboard_opens_a_session_and_presses_a_button(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    converse(daemon)
+    browser.open(daemon, "#sessions")
+    browser.wait(lambda: len(ids(browser)) == 10)
+    browser.run("document.querySelector('th:last-child button').focus()")
+    browser.press(Keys.TAB, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
+    browser.find("h2", "chat-7")
+    browser.press(Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
+    browser.find("[role=alert]", "Pinned.")
+    browser.find(".session-details button", "Unpin")
+    assert daemon.get("/v1/sessions/chat-7")["pinned"]
+
+
+def test_the_details_say_why_tokens_were_not_reused(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    history = [{"role": "user", "content": "My name is Ada."}, {"role": "assistant", "content": "Hello."}]
+    daemon.chat(session_id="a", messages=history[:1])
+    daemon.chat(session_id="a", messages=[*history, {"role": "user", "content": "Who am I?"}])
+    turn = daemon.get("/v1/sessions/a/explain")["turns"][-1]
+    browser.open(daemon, "#sessions/0/a")
+    shown = browser.find(".turns li").text
+    assert turn["reason"] in shown and turn["reason_text"] in shown
+    assert f"{turn['reused_tokens']} of {turn['prompt_tokens']} tokens reused" in shown
+    assert f"{turn['prefilled_tokens']} prefilled" in shown and f"{turn['generated_tokens']} generated" in shown
+    session, prompt = browser.all(".divergence pre")
+    point = turn["divergence"]
+    assert point["resident"].split()[0] in session.text and point["prompt"].split()[0] in prompt.text
+    daemon.chat(session_id="a", messages=history[:1])
+    browser.wait(lambda: len(browser.all(".turns > li")) == 3)
+
+
+def test_the_buttons_do_what_llmctl_does(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    converse(daemon, 2)
+    browser.open(daemon, "#sessions/0/chat-1")
+    browser.click(".session-details button", "Park")
+    browser.find("[role=alert]", "Parked.")
+    browser.find(".facts", "parked")
+    browser.click(".session-details button", "Rename")
+    browser.find("dialog input").send_keys("chat-0", Keys.ENTER)
+    assert "chat-0" in browser.find("[role=alert].problem").text
+    browser.complaints()  # the refusal
+    browser.click(".session-details button", "Rename")
+    browser.find("dialog input").send_keys("renamed", Keys.ENTER)
+    browser.find("h2", "renamed")
+    browser.click(".session-details button", "Fork")
+    browser.find("dialog input").send_keys("a/b?c#d", Keys.ENTER)
+    browser.click("[role=alert] a", "a/b?c#d")
+    browser.find("h2", "a/b?c#d")
+    browser.click(".session-details button", "Save")
+    browser.find("dialog input").send_keys("keep", Keys.ENTER)
+    browser.find("[role=alert]", "Saved as keep.")
+    browser.click(".session-details button", "Reset")
+    browser.click("dialog button", "Reset")
+    browser.find("[role=alert]", "Session reset.")
+    browser.find(".facts", "0 in 1 branch")
+    browser.click(".session-details button", "Close")
+    browser.click("dialog button", "Cancel")
+    browser.click(".session-details button", "Close")
+    browser.click("dialog button", "Close")
+    browser.find("[role=alert]", "This session is not open.")
+    assert {one["id"] for one in daemon.get("/v1/sessions")["data"]} == {"chat-0", "renamed"}
+
+
+def test_a_conversation_of_this_browser_can_be_opened(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    browser.open(daemon, "#chat")
+    browser.find("#status", "0 running")
+    browser.click("main textarea")
+    browser.press("hello", Keys.ENTER)
+    browser.wait(lambda: daemon.get("/v1/sessions")["data"])
+    session = daemon.get("/v1/sessions")["data"][0]["id"]
+    browser.click("nav a", "Sessions")
+    browser.click(".session-table a", session)
+    browser.click(".session-details a", "Open in chat")
+    browser.find("main textarea")
+    assert browser.run("return location.hash") == f"#chat/{session}"
+
+
+def test_details_replace_the_table_on_a_narrow_screen(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    converse(daemon, 2)
+    browser.resize(NARROW)
+    browser.open(daemon, "#sessions")
+    browser.click(".session-table tbody td.state")
+    browser.find("h2", "chat-1")
+    assert not browser.all(".session-table")[0].is_displayed()
+    browser.click(".back a")
+    browser.find(".session-table")
+
+
+# --- now -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_runs_is_shown_with_its_progress(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(model="sim:dense,batch=1,step_us=20000")
+    browser.open(daemon, "#now")
+    body = json.dumps({"messages": [{"role": "user", "content": "word " * 200}], "session_id": "a"}).encode()
+    request = daemon.start(daemon.daemon.ask("POST", "/v1/chat/completions", body))
+    browser.find(".running-list li", "prompt tokens")
+    assert int(browser.find(".running-list progress").get_attribute("max")) > 200
+    assert "1 of 8 for named sessions" in browser.find(".budgets").text
+    browser.find(".now p", "steps per second")
+    browser.wait(lambda: " " in browser.find(".chart polyline.prefilled").get_attribute("points"))
+    daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))
+    request.result()
+    browser.find(".now", "No request runs.")
+
+
+def test_events_are_recorded_while_another_view_is_shown(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    browser.open(daemon, "#sessions")
+    browser.find("#status", "0 running")
+    daemon.chat(session_id="a")
+    browser.wait(lambda: ids(browser) == ["a"])
+    browser.click("nav a", "Now")
+    tokens = daemon.get("/v1/sessions/a")["last"]["prompt_tokens"]
+    browser.find(".events", f"a started a request with new: 0 of {tokens} tokens reused")
+    browser.find(".events", "a ended its request")
+    daemon.run(daemon.daemon.ask("POST", "/v1/sessions/a/park", {}))
+    browser.find(".events li:first-child", "a was parked")
+    daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))
+    browser.find(".events li:first-child", "a was closed or forgotten")
+    counts = dict(row.text.rsplit(" ", 1) for row in browser.all(".counts tr"))
+    assert counts["new"] == "1" and counts["length"] == "1" and counts["stop"] == "0"
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_asks_for_a_key(browser: Browser, start_daemon: StartDaemon, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("key-of-ada-and-more ada\n")
+    keys.chmod(0o600)
+    daemon = start_daemon(api_key_file=keys)
+    browser.open(daemon, "#now")
+    browser.find("#key-value").send_keys("key-of-nobody", Keys.ENTER)
+    browser.wait(lambda: browser.find("#key-value").get_attribute("value") == "")
+    assert "problem" in browser.find("#status").get_attribute("class")
+    browser.find("#key-value").send_keys("key-of-ada-and-more", Keys.ENTER)
+    browser.find("#status", "0 running")
+    assert browser.all("#key-dialog[open]") == []
+    assert all("401" in complaint for complaint in browser.complaints())

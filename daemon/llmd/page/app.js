@@ -5,9 +5,11 @@ import { setText } from "./dom.js";
 import { Feed } from "./feed.js";
 import { ChatView } from "./chat.js";
 import { NowView } from "./now.js";
+import { Recorder } from "./recorder.js";
 import { SessionsView } from "./sessions.js";
 
 const feed = new Feed();
+const recorder = new Recorder(feed);
 const main = document.getElementById("main");
 const views = { chat: ChatView, sessions: SessionsView, now: NowView };
 let shown = null; /* {name, view} */
@@ -18,7 +20,7 @@ function route() {
   const name = wanted in views ? wanted : "chat";
   if (shown?.name !== name) {
     shown?.view.hide?.();
-    shown = { name, view: new views[name](feed) };
+    shown = { name, view: new views[name](feed, recorder) };
     main.replaceChildren(shown.view.element);
     for (const link of document.querySelectorAll("nav a")) {
       const isHere = link.hash === `#${name}`;
