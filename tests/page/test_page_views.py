@@ -238,6 +238,43 @@ def test_events_are_recorded_while_another_view_is_shown(browser: Browser, start
     assert counts["new"] == "1" and counts["length"] == "1" and counts["stop"] == "0"
 
 
+def test_events_are_bounded_and_survive_a_restart_of_the_server(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    browser.open(daemon, "#now")
+    browser.find("#status", "0 running")
+    entries = browser.driver.execute_async_script(TWO_RUNS)
+    assert len(entries) == 200
+    assert entries[:2] == ["was pinned", "The server was started again"]
+    assert set(entries[2:]) == {
+        "started a request with equal: 4 of 5 tokens reused",
+        "ended its request: 1 token generated",
+    }
+
+
+TWO_RUNS = """
+const done = arguments[0];
+(async () => {
+  const { Recorder } = await import("/page/recorder.js");
+  const feed = Object.assign(new EventTarget(), { sessions: new Map(), problem: "", last: null });
+  const recorder = new Recorder(feed);
+  const event = (heartbeat_total, requests, pinned, full) => {
+    const branch = { slot: 0, opened_ms: 1, state: "idle", requests, generated_tokens_total: requests,
+      last: { reason: "equal", reused_tokens: 4, prompt_tokens: 5 } };
+    feed.sessions.set("0 a", { id: "a", owner: 0, pinned, timelines: [branch] });
+    feed.last = { time_ms: 1, full, counters: { heartbeat_total } };
+    feed.dispatchEvent(Object.assign(new Event("change"), { changed: new Set(["0 a"]) }));
+  };
+  event(1000, 1, false, true);
+  for (let i = 2; i < 300; i += 1) {
+    event(1000 + i, i, false, false);
+  }
+  event(5, 2, false, true);
+  event(6, 2, true, false);
+  done(recorder.entries.map((entry) => entry.text));
+})();
+"""
+
+
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
