@@ -39,6 +39,12 @@ def test_a_view_fits_and_is_accessible(browser: Browser, start_daemon: StartDaem
             assert browser.violations() == []
 
 
+@pytest.mark.parametrize("view", ["#%E0%A4", "#toString", "#sessions/%"])
+def test_any_address_opens_a_view(browser: Browser, start_daemon: StartDaemon, view: str) -> None:
+    browser.open(start_daemon(), view)
+    browser.find("nav a[aria-current]")
+
+
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 

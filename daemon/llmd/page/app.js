@@ -16,8 +16,8 @@ let shown = null; /* {name, view} */
 
 /* A view has an element, show(parts) for the rest of the address, and may have hide() and update(changed). */
 function route() {
-  const [wanted, ...parts] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  const name = wanted in views ? wanted : "chat";
+  const [wanted, ...parts] = location.hash.slice(1).split("/").map(decoded);
+  const name = Object.hasOwn(views, wanted) ? wanted : "chat";
   if (shown?.name !== name) {
     shown?.view.hide?.();
     shown = { name, view: new views[name](feed, recorder) };
@@ -28,6 +28,15 @@ function route() {
     }
   }
   shown.view.show(parts);
+}
+
+/* A part of the address that is not encoded correctly stays as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function askForKey() {
