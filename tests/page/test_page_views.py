@@ -181,6 +181,21 @@ def test_the_buttons_do_what_llmctl_does(browser: Browser, start_daemon: StartDa
     assert {one["id"] for one in daemon.get("/v1/sessions")["data"]} == {"chat-0", "renamed"}
 
 
+def test_a_question_ends_when_another_session_is_shown(browser: Browser, start_daemon: StartDaemon) -> None:
+    """Otherwise the answer to a question about one session would close another one."""
+    daemon = start_daemon()
+    converse(daemon, 2)
+    for name in ("chat-0", "chat-1"):
+        browser.open(daemon, f"#sessions/0/{name}")
+        browser.find(".session-details h2", name)
+    browser.click(".session-details button", "Close")
+    browser.find("dialog h2", "Close chat-1?")
+    browser.driver.back()
+    browser.find(".session-details h2", "chat-0")
+    browser.wait(lambda: browser.all("dialog[open]") == [])
+    assert {one["id"] for one in daemon.get("/v1/sessions")["data"]} == {"chat-0", "chat-1"}
+
+
 def test_a_conversation_of_this_browser_can_be_opened(browser: Browser, start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     browser.open(daemon, "#chat")
