@@ -443,6 +443,26 @@ def test_other_tabs_show_the_same_conversations(demo: Chat, browser: Browser) ->
         browser.driver.switch_to.window(first)
 
 
+def test_a_setting_does_not_undo_what_another_tab_has_stored(demo: Chat, browser: Browser) -> None:
+    first = browser.driver.current_window_handle
+    demo.ask("My name is Ada.")
+    id = demo.id
+    browser.driver.switch_to.new_window("tab")
+    try:
+        browser.open(demo.served, f"#chat/{id}")
+        browser.wait(lambda: len(demo.texts("assistant")) == 1)
+        demo.ask("What is my name?")
+        browser.driver.switch_to.window(first)
+        browser.wait(lambda: len(demo.texts("assistant")) == 2)
+        set_setting(browser, "Temperature", "0.5")
+        browser.wait(lambda: demo.stored()[0]["settings"].get("temperature") == 0.5)
+        assert len(demo.stored()[0]["messages"]) == 4
+        browser.driver.switch_to.window(browser.driver.window_handles[-1])
+    finally:
+        browser.driver.close()
+        browser.driver.switch_to.window(first)
+
+
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
 RENDER = """

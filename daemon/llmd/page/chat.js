@@ -76,7 +76,7 @@ export class ChatView {
     this.title.value = conversation?.title ?? "";
     this.title.disabled = conversation === null;
     this.tools.hidden = conversation === null;
-    this.settings.show(conversation?.settings ?? this.#settings, () => conversation && conversations.put(conversation));
+    this.settings.show(conversation?.settings ?? this.#settings, (settings) => this.#setSettings(settings));
     this.#views.clear();
     this.log.replaceChildren();
     this.#render();
@@ -268,6 +268,14 @@ export class ChatView {
     drafts.set(copy.id, isAnswer ? "" : message.text);
     this.#nextNotice = notice;
     location.hash = `#chat/${copy.id}`;
+  }
+
+  /* Changes the newest copy. Another tab may have stored messages since show() has found its copy. */
+  #setSettings(settings) {
+    if (this.#conversation !== null) {
+      this.#conversation.settings = settings;
+      conversations.put(this.#conversation);
+    }
   }
 
   #rename() {

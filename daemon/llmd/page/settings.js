@@ -24,7 +24,7 @@ export class Settings {
         h("label", { class: "check" }, this.#shows, "Show reasoning")));
   }
 
-  /* `changed` is called after each change of `settings`. */
+  /* `changed` is called with `settings` after each change of them. */
   show(settings, changed) {
     this.#settings = settings;
     this.#changed = changed;
@@ -41,6 +41,6 @@ export class Settings {
     for (const { name, input } of this.#numbers) {
       this.#settings[name] = input.value === "" ? undefined : Number(input.value);
     }
-    this.#changed();
+    this.#changed(this.#settings);
   }
 }
