@@ -69,6 +69,9 @@ class Conversations extends EventTarget {
       return;
     }
     const stored = await done(this.#store("readonly").get(id));
+    if (this.#running.has(id)) { /* an answer has begun meanwhile, and fills the copy that was here */
+      return;
+    }
     stored ? this.#all.set(id, stored) : this.#all.delete(id);
     this.changed(id);
     setTimeout(() => {
