@@ -524,6 +524,7 @@ def test_hostile_markdown_takes_no_longer_than_its_length(demo: Chat, browser: B
         "a\n" * n,
         "`" * n + "x`",
         "| a " * n,
+        "|a" * (n // 8) + "\n" + "|-" * (n // 8) + "\n" + "|\n" * (n // 4),
         "\n".join("  " * i + "- x" for i in range(400)),
     ):
         assert browser.driver.execute_async_script(RENDER, source, len(source)) != ""

@@ -182,8 +182,8 @@ function table(lines, i) {
   const head = cells(lines[i]);
   const rows = [];
   for (i += 2; i < lines.length && lines[i].includes("|"); i += 1) {
-    const row = cells(lines[i]).slice(0, head.length);
-    rows.push(h("tr", {}, head.map((_, column) => h("td", {}, inline(row[column] ?? "")))));
+    const row = cells(lines[i]).slice(0, head.length); /* never filled up: the cells would be lines times columns */
+    rows.push(h("tr", {}, row.map((cell) => h("td", {}, inline(cell)))));
   }
   const node = h("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" }, h("table", {},
     h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, inline(cell))))), h("tbody", {}, rows)));
