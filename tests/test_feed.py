@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from llmd.app import stop_serving
+from llmd.app import reload_keys, stop_serving
 from llmd.core import limits
 from llmd.http.endpoints.feed import FEED
 from llmd.http.endpoints.wire import FeedEvent
@@ -116,6 +116,22 @@ async def test_a_client_sees_only_its_own_sessions(serve: Serve, tmp_path: Path)
         while daemon.app[FEED].version < version + 3:
             assert (await anext(ada))["forgotten"] == []
     assert (await daemon.ask("GET", "/v1/feed")).status == 401
+
+
+async def test_a_removed_key_ends_its_feed_and_a_changed_one_narrows_it(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(KEYS)
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    ask = chat(session_id="ada")
+    await daemon.ask("POST", "/v1/chat/completions", ask, headers={"Authorization": "Bearer key-of-ada"})
+    async with feed(daemon, "key-of-linus") as linus, feed(daemon, "key-of-ops") as ops:
+        assert ids(await anext(linus)) == set() and ids(await anext(ops)) == {"ada"}
+        keys.write_text("key-of-ada ada\nkey-of-ops ops\n")
+        reload_keys(daemon.state)
+        assert ids(await until(ops, lambda event: event["full"])) == set()
+        async with asyncio.timeout(SETTLE_S):
+            assert [event["full"] async for event in linus if event["full"]] == []
 
 
 async def test_a_feed_that_missed_too_much_gets_all_sessions(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

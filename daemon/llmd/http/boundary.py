@@ -91,7 +91,7 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         check_expectation(request)
         if request.method == "OPTIONS":
             return await _options(state, request, handler, facts)
-        facts.caller = _caller(state, request, facts)
+        facts.caller = identify(state, request, facts)
         return await handler(request)
     except ApiError as error:
         return _refusal(error, request, facts)
@@ -229,7 +229,8 @@ def _process_of(request: web.BaseRequest) -> dict[str, object]:
     return {"uid": uid, "pid": pid}
 
 
-def _caller(state: State, request: web.Request, facts: Facts) -> Caller:
+def identify(state: State, request: web.Request, facts: Facts) -> Caller:
+    """Returns the caller of a request by the present API keys. Raises ApiError if the request is not allowed."""
     if is_local(request):
         return LOCAL
     _check_browser(state, request, facts)

@@ -22,6 +22,7 @@ from ...core.errors import ApiError
 from ...engine.native import SessionView
 from ...turns.log import scratch_id
 from ..access import Caller
+from ..boundary import identify
 from ..context import FACTS, STATE, State
 from ..framing import EVENTS
 from .sessions import may_see, sessions_of, slot_counts, storage
@@ -118,8 +119,14 @@ async def show_feed(request: web.Request) -> web.StreamResponse:
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
     state, feed, caller, seen = request.app[STATE], request.app[FEED], request[FACTS].caller, 0
+    keys = state.keys
     while not state.is_stopping:
         await feed.refresh(state)
+        if state.keys is not keys:  # the key file was read again, and may no longer have the key of this feed
+            try:
+                keys, caller, seen = state.keys, identify(state, request, request[FACTS]), 0
+            except ApiError:
+                return
         event = feed.event(state, caller, seen)
         seen = feed.version
         try:
