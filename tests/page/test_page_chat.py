@@ -184,6 +184,27 @@ def test_the_prefill_shows_how_far_it_is(browser: Browser, start_daemon: StartDa
 # --- stop, edit, regenerate, fork -------------------------------------------------------------------------------------
 
 
+EVENTS = """
+const done = arguments[0], real = window.fetch;
+const lines = [": Loading the model: 43 %", ": keep-alive", "", "data: {}", "", "data: [DONE]", "", ""];
+window.fetch = async () => new Response(lines.join("\\n"));
+(async () => {
+  const { events } = await import("/page/api.js");
+  const found = [];
+  for await (const event of events("GET", "/")) {
+    found.push(event);
+  }
+  window.fetch = real;
+  done(found);
+})();
+"""
+
+
+def test_a_comment_that_keeps_the_connection_alive_is_no_progress(demo: Chat, browser: Browser) -> None:
+    found = browser.driver.execute_async_script(EVENTS)
+    assert found == [{"comment": "Loading the model: 43 %"}, {}]
+
+
 @pytest.mark.parametrize("way", ["button", "escape"])
 def test_an_answer_can_be_stopped_and_continued(endless: Chat, browser: Browser, way: str) -> None:
     endless.type("hello")

@@ -1,6 +1,7 @@
 /* api.js: calls the API of this server, with the API key that the user entered. */
 
 const KEY = "llmd.key";
+const KEEP_ALIVE = ": keep-alive";
 
 export class ApiError extends Error {
   constructor(status, error) {
@@ -53,8 +54,8 @@ export async function call(method, path, body, signal) {
 }
 
 /* Sends a request whose answer is a stream of server-sent events. Yields the JSON of each event. Ends at [DONE] and at the
- * end of the stream. Comments, with which llmd reports progress, are yielded as {comment: text}. Throws ApiError also for
- * an event that is an error. */
+ * end of the stream. Comments, with which llmd reports progress, are yielded as {comment: text}. Comments that only keep
+ * the connection alive are skipped. Throws ApiError also for an event that is an error. */
 export async function* events(method, path, body, signal) {
   const response = await fetched(method, path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -67,6 +68,9 @@ export async function* events(method, path, body, signal) {
     const lines = (rest + value).split("\n");
     rest = lines.pop();
     for (const line of lines) {
+      if (line === KEEP_ALIVE) {
+        continue;
+      }
       if (line.startsWith(": ")) {
         yield { comment: line.slice(2) };
       } else if (line === "data: [DONE]") {
