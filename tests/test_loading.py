@@ -378,7 +378,7 @@ VERBS = (
     "status", "status --json", "models", "sessions list", "sessions show a",
     "sessions reset a", "sessions close a", "sessions explain a", "sessions fork a b", "sessions park a",
     "sessions pin a", "sessions rename a b", "sessions save a label", "sessions load label", "sessions saved list",
-    "sessions saved remove label",
+    "sessions saved remove label", "top",
 )  # fmt: skip
 
 
