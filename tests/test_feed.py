@@ -159,7 +159,7 @@ async def test_feeds_have_a_limit(serve: Serve, monkeypatch: pytest.MonkeyPatch)
         answer = await daemon.ask("GET", "/v1/feed")
         assert answer.status == 503 and answer.error["code"] == "overloaded"
     async with asyncio.timeout(SETTLE_S):
-        while daemon.app[FEED].n_open:
+        while daemon.app[FEED].admission.n_live:
             await daemon.chat()
     async with feed(daemon) as events:
         await anext(events)
@@ -173,7 +173,7 @@ async def test_a_client_that_does_not_read_is_dropped(serve: Serve, monkeypatch:
     writer.write(b"GET /v1/feed HTTP/1.1\r\nHost: x\r\n\r\n")
     assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     async with asyncio.timeout(SETTLE_S):
-        while daemon.app[FEED].n_open:
+        while daemon.app[FEED].admission.n_live:
             await daemon.chat(session_id="a")
     writer.transport.abort()
 
@@ -190,3 +190,12 @@ async def test_a_stop_ends_the_feed(serve: Serve) -> None:
 async def test_head_has_no_body(daemon: Daemon) -> None:
     answer = await daemon.ask("HEAD", "/v1/feed")
     assert answer.status == 200 and answer.body == b""
+
+
+async def test_the_unix_socket_has_feeds_of_its_own(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEEDS_MAX", 1)
+    daemon = await serve()
+    async with feed(daemon) as events:
+        await anext(events)
+        async with daemon.local.get("http://llmd/v1/feed") as response:
+            assert response.status == 200 and await response.content.readline()

@@ -33,10 +33,13 @@ def pick_eviction_victim(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
 
 
 class Admission:
-    """Counts live requests. A request is counted before its body is received, and until it has ended."""
+    """Counts live requests. A request is counted before its body is received, and until it has ended. `noun` is what
+    error messages call the requests.
+    """
 
-    def __init__(self, limit: int, n_owners: int = 1) -> None:
+    def __init__(self, limit: int, n_owners: int = 1, noun: str = "live requests") -> None:
         self.limit = limit
+        self._noun = noun
         self.n_owners = n_owners
         self.n_live = 0
         self._of_owner: Counter[int] = Counter()
@@ -61,11 +64,11 @@ class Admission:
         share = share_of(self.limit, self.n_owners)
         if self.n_live >= self.limit:
             raise ApiError(
-                "overloaded", f"The server has reached its limit of {self.limit} live requests. Try again later."
+                "overloaded", f"The server has reached its limit of {self.limit} {self._noun}. Try again later."
             )
         if self._of_owner[owner] >= share:
             raise ApiError(
                 "overloaded",
-                f"Your share of the server's {self.limit} live requests is {share}, and all of them are in use. "
+                f"Your share of the server's {self.limit} {self._noun} is {share}, and all of them are in use. "
                 "Try again later.",
             )

@@ -8,9 +8,10 @@ that reads slowly skips events: the next event is made only after the previous o
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,14 +20,17 @@ from aiohttp import web
 
 from ...core import limits
 from ...core.errors import ApiError
+from ...core.shares import Admission
 from ...engine.native import SessionView
 from ...turns.log import scratch_id
 from ..access import Caller
-from ..boundary import identify
+from ..boundary import identify, is_local
 from ..context import FACTS, STATE, State
 from ..framing import EVENTS
 from .sessions import may_see, sessions_of, slot_counts, storage
 from .wire import FeedEvent, ForgottenSession, Session
+
+log = logging.getLogger("llmd.http")
 
 Key = tuple[int, str]
 """Owner and id of a session, or of a branch of requests without a session."""
@@ -46,7 +50,7 @@ class Feed:
     """The shared copy of the sessions, and the events that are made from it. Owned by the event loop."""
 
     def __init__(self) -> None:
-        self.n_open = 0
+        self.admission = Admission(limits.FEEDS_MAX, noun="feeds")
         self.version = 0
         """Increases with every reading of the sessions. A feed that has sent version n needs what changed after n."""
         self._records: dict[bytes, SessionView] = {}
@@ -54,7 +58,7 @@ class Feed:
         self._forgotten: deque[tuple[int, Key]] = deque(maxlen=limits.FEED_FORGOTTEN_MAX)
         """The sessions that no longer exist, each with the version in which it was first missing."""
         self._complete_from = 0
-        """_forgotten has all sessions that were forgotten in or after this version."""
+        """_forgotten has all sessions that were forgotten after this version."""
         self._reading = asyncio.Lock()
         self._read_at = float("-inf")
 
@@ -102,19 +106,26 @@ FEED = web.AppKey("feed", Feed)
 async def show_feed(request: web.Request) -> web.StreamResponse:
     state, feed = request.app[STATE], request.app[FEED]
     _ = state.engine  # raises ApiError while the model loads
-    if feed.n_open >= limits.FEEDS_MAX:
-        raise ApiError("overloaded", f"{limits.FEEDS_MAX} feeds are open, which is the limit.")
-    response = web.StreamResponse(headers=EVENTS.headers())
-    feed.n_open += 1
-    try:
+    feed.admission.n_owners = state.n_owners
+    # Clients of the unix socket, such as llmctl, are not counted. So other clients cannot keep them out.
+    with nullcontext() if is_local(request) else feed.admission.entered(request[FACTS].caller.owner):
+        response = web.StreamResponse(headers=EVENTS.headers())
         await response.prepare(request)
-        with suppress(ConnectionError):  # the client has left
+        try:
             if request.method != "HEAD":
                 await _send(request, response)
             await response.write_eof()
-    finally:
-        feed.n_open -= 1
+        except ConnectionError:  # the client has left
+            pass
+        except Exception:  # an error answer is no longer possible, because the headers have been sent
+            log.exception("a feed failed because of an error in llmd")
+            _abort(request)
     return response
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
@@ -133,8 +144,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
             async with asyncio.timeout(state.config.slow_reader_timeout):
                 await response.write(EVENTS.frame(msgspec.json.encode(event)))
         except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
+            _abort(request)
             raise ConnectionResetError from None
         await asyncio.sleep(limits.FEED_INTERVAL_S)
 

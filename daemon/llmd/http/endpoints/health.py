@@ -85,6 +85,6 @@ async def ready(request: web.Request) -> web.Response:
 
 async def metrics(request: web.Request) -> web.Response:
     state, caller = request.app[STATE], request[FACTS].caller
-    owner = None if caller.is_admin else state.keys.name_of(caller.owner)
+    owner = None if caller.is_admin else state.keys.name_of(caller.owner) or ""
     body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready", owner)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

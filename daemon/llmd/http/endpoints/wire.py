@@ -119,8 +119,8 @@ class FeedEvent(msgspec.Struct, frozen=True):
     time_ms: int
     """Unix time of the event."""
     full: bool
-    """True if `sessions` has all sessions. The client then forgets those that it knew. This is so in the first event,
-    and later only if too many sessions were forgotten since the previous event.
+    """True if `sessions` has all sessions. The client then forgets those that it knew. The first event is full. A later
+    event is full only if the API keys were loaded again, or if too many sessions were forgotten since the previous one.
     """
     sessions: list[Session]
     """The sessions that have changed since the previous event, and branches of requests that name no session. Those
