@@ -229,16 +229,25 @@ export class ChatView {
   #actions = {
     edit: (message, text) => {
       const { messages } = this.#conversation;
+      if (this.#isBusy || !messages.includes(message)) {
+        return;
+      }
       messages.splice(messages.indexOf(message));
       this.#ask(text);
       this.field.focus();
     },
     regenerate: () => {
+      if (this.#isBusy) {
+        return;
+      }
       this.#conversation.messages.pop();
       answer(this.#conversation);
       this.field.focus();
     },
     resume: () => {
+      if (this.#isBusy) {
+        return;
+      }
       answer(this.#conversation, true);
       this.field.focus();
     },

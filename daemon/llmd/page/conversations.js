@@ -196,7 +196,7 @@ function importedOne(one, name) {
     temperature: number(temperature), top_p: number(top_p), max_tokens: number(max_tokens),
   };
   return cutOff({
-    id: /^[!-~]{1,128}$/.test(one.id) ? one.id : newId(), title: textOf(one.title ?? "", `The title of ${name}`),
+    id: typeof one.id === "string" && /^[!-~]{1,128}$/.test(one.id) ? one.id : newId(), title: textOf(one.title ?? "", `The title of ${name}`),
     used_ms: number(one.used_ms) ?? Date.now(), settings, messages,
   });
 }
@@ -213,9 +213,14 @@ function importedMessage(message, name) {
   }));
   const states = ["running", "done", "limited", "stopped", "cut", "failed"];
   const state = states.includes(message.state) ? message.state : "done";
-  const facts = message.facts && typeof message.facts === "object" ? message.facts : undefined;
+  const facts = message.facts && typeof message.facts === "object" ? importedFacts(message.facts) : undefined;
   return {
     role: "assistant", text: textOf(message.text ?? "", `The text of ${name}`), state, calls, facts,
     reasoning: textOf(message.reasoning ?? "", `The reasoning of ${name}`), note: String(message.note ?? ""),
   };
+}
+
+function importedFacts(facts) {
+  return Object.fromEntries(Object.entries(facts).filter(([name, value]) =>
+    (name.startsWith("reason") ? typeof value === "string" : Number.isFinite(value))));
 }

@@ -57,7 +57,14 @@ export class Feed extends EventTarget {
         if (signal.aborted) {
           return;
         }
-        this.#fail(await this.#explained(error));
+        const problem = await this.#explained(error);
+        if (signal.aborted) {
+          return;
+        }
+        this.#fail(problem);
+        if (error.status === 401) { /* waits for a key: an attempt would ask the user for it again */
+          return;
+        }
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
