@@ -59,8 +59,10 @@ export async function answer(conversation, continues = false) {
 }
 
 function store(conversation) {
-  if (conversations.get(conversation.id) === conversation) { /* it may have been deleted meanwhile */
+  if (conversations.get(conversation.id) === conversation) {
     conversations.put(conversation);
+  } else { /* it has been deleted meanwhile; the view that still shows it must learn that the answer has changed */
+    conversations.changed(conversation.id);
   }
 }
 

@@ -195,8 +195,9 @@ function importedOne(one, name) {
     system: typeof system === "string" ? system : "", hides_reasoning: hides_reasoning === true,
     temperature: number(temperature), top_p: number(top_p), max_tokens: number(max_tokens),
   };
+  const hasId = typeof one.id === "string" && /^[!-~]{1,128}$/.test(one.id);
   return cutOff({
-    id: typeof one.id === "string" && /^[!-~]{1,128}$/.test(one.id) ? one.id : newId(), title: textOf(one.title ?? "", `The title of ${name}`),
+    id: hasId ? one.id : newId(), title: textOf(one.title ?? "", `The title of ${name}`),
     used_ms: number(one.used_ms) ?? Date.now(), settings, messages,
   });
 }
