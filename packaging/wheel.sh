@@ -155,7 +155,7 @@ wheel_try() {
             "$python" "$ROOT/tools/try_installed.py" --llmd env/bin/llmd --llmctl env/bin/llmctl --folder "$folder" 2>"$LOGS/test-wheel.log"
         else
             stage "install ${wheel##*/}" wheel_install_foreign "$architecture" "$wheel" "$folder"
-            program="env PYTHONHOME=$folder/root/usr PYTHONPATH=$folder/site qemu-$architecture-static -L $folder/root -cpu max $folder/root/usr/bin/python3"
+            program="env PYTHONHOME=$folder/debian/usr PYTHONPATH=$folder/site qemu-$architecture-static -L $folder/debian -cpu max $folder/debian/usr/bin/python3"
             "$python" "$ROOT/tools/try_installed.py" --llmd "$program -m llmd" --llmctl "$program -m llmd.ctl" --folder "$folder" \
                 --seconds 300 2>"$LOGS/test-wheel.log"
         fi || die "$(tail -n 20 "$LOGS/test-wheel.log")"
@@ -173,8 +173,8 @@ wheel_install_foreign() {
     local architecture=$1 wheel=$2 work=$3 version
     command -v "qemu-$architecture-static" mmdebstrap || die "install: apt-get install qemu-user-static mmdebstrap"
     mmdebstrap --arch="$(deb_architecture "$architecture")" --variant=extract --include=python3,libgcc-s1 \
-        "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$folder/root"
-    version=$(basename "$(readlink "$folder/root/usr/bin/python3")")
+        "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$folder/debian"
+    version=$(basename "$(readlink "$folder/debian/usr/bin/python3")")
     wheel_packages "$architecture" "${version#python}" "$folder/site" "$wheel"
 }
 
