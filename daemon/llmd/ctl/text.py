@@ -21,8 +21,9 @@ def printable(text: str) -> str:
     return text.translate(_PICTURES)
 
 
-# What one_line() writes instead of a character of these Unicode categories: characters without a width, such as those
-# that change the direction of writing, line separators, and characters whose width on a terminal is unknown.
+# Maps Unicode categories to the text that one_line() writes instead of their characters. These are characters without
+# a width, such as those that change the direction of writing, line separators, and characters whose width on a terminal
+# is unknown.
 _REPLACED = {"Cf": "", "Zl": " ", "Zp": " ", "Cs": "\ufffd", "Cn": "\ufffd", "Co": "\ufffd"}
 _NO_SELECTORS = dict.fromkeys(range(0xFE00, 0xFE10)) | {ord("\n"): " ", ord("\t"): " "}
 """Removes variation selectors. Terminals disagree about the width of the character before such a selector."""

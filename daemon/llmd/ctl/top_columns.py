@@ -16,7 +16,7 @@ RUNNING = ("prefill", "decode")
 _BAR_CELLS = 4
 
 Order = tuple[float, str]
-"""What a column is sorted by: a number, then a text. A column uses only one of them."""
+"""The value by which a column sorts a session: a number, then a text. A column uses only one of them."""
 
 
 @dataclass(frozen=True)

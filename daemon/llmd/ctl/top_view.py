@@ -25,7 +25,9 @@ def key_of(session: Json) -> SessionKey:
 
 @dataclass(frozen=True)
 class Reported:
-    """What the feed has reported so far. An event makes a new one, so a paused display keeps the old one."""
+    """The sessions and counters of the feed after one event. The next event makes a new object, so a paused display
+    keeps its own.
+    """
 
     sessions: dict[SessionKey, Json] = field(default_factory=dict)
     time_ms: int = 0
@@ -64,7 +66,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class Action:
-    """What a key does to a session: park, pin, unpin or close it."""
+    """The change that a key makes to a session: park, pin, unpin or close it."""
 
     verb: str
     owner: int
@@ -72,8 +74,8 @@ class Action:
 
 
 class View:
-    """What the screen shows, and the choices of the user. The feed changes it with connect, receive and lose, and the
-    keys change it with press.
+    """Holds the sessions that the screen shows, and the choices of the user. The feed calls connect, receive and lose,
+    and each key calls press.
     """
 
     def __init__(self) -> None:
@@ -85,9 +87,9 @@ class View:
         self.trouble = "connecting"
         """Why nothing is received now, or ""."""
         self.message = ""
-        """What the last action did. The next key removes it."""
+        """A sentence about the last action. The next key removes the sentence."""
         self.mode = "table"
-        """What is shown: table, details or help."""
+        """The part that is shown: table, details or help."""
         self.filter = ""
         self.typed: str | None = None
         """The filter while the user types it."""
