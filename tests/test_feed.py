@@ -15,6 +15,8 @@ import pytest
 
 from llmd.app import reload_keys, stop_serving
 from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.engine.engine import Engine
 from llmd.http.endpoints.feed import FEED
 from llmd.http.endpoints.wire import FeedEvent
 from tests.conftest import Serve
@@ -199,3 +201,21 @@ async def test_the_unix_socket_has_feeds_of_its_own(serve: Serve, monkeypatch: p
         await anext(events)
         async with daemon.local.get("http://llmd/v1/feed") as response:
             assert response.status == 200 and await response.content.readline()
+
+
+async def test_the_first_event_waits_until_the_sessions_are_read(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text threads have too much work twice. An event without sessions would say that there are none."""
+    await daemon.chat(session_id="a")
+    refusals, in_thread = [ApiError("overloaded"), ApiError("overloaded")], Engine.in_thread
+
+    async def refusing(self: Engine, *arguments: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return await in_thread(self, *arguments)
+
+    monkeypatch.setattr(Engine, "in_thread", refusing)
+    async with feed(daemon) as events:
+        first = await anext(events)
+        assert first["full"] and ids(first) == {"a"} and refusals == []

@@ -138,11 +138,13 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
                 keys, caller, seen = state.keys, identify(state, request, request[FACTS]), 0
             except ApiError:
                 return
-        event = feed.event(state, caller, seen)
-        seen = feed.version
+        data = EVENTS.keep_alive  # until the sessions have been read for the first time
+        if feed.version > 0:
+            data = EVENTS.frame(msgspec.json.encode(feed.event(state, caller, seen)))
+            seen = feed.version
         try:
             async with asyncio.timeout(state.config.slow_reader_timeout):
-                await response.write(EVENTS.frame(msgspec.json.encode(event)))
+                await response.write(data)
         except TimeoutError:
             _abort(request)
             raise ConnectionResetError from None
