@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from llmd import __version__
 from llmd.ctl.client import samples
 from llmd.engine.native import COUNTERS, OUTCOME_WORDS
+from llmd.http.access import read_keys
 from llmd.http.metrics import CONTENT_TYPE, METRICS, PREFIX, RESPONSES, Metrics
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
@@ -279,3 +280,16 @@ async def test_the_dashboard_shows_metrics_that_exist(daemon: Daemon) -> None:
             names = re.findall(r"llmd_\w+", target["expr"])
             assert names and set(names) <= present, target["expr"]
             assert target["expr"].count("(") == target["expr"].count(")")
+
+
+async def test_usage_stays_with_its_key(serve: Serve, tmp_path: Path) -> None:
+    """A key without a name is named after its line, which another key can have after a change of the file."""
+    keys = tmp_path / "keys"
+    keys.write_text("key-of-ada\nkey-of-linus\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    await daemon.ask("POST", "/v1/chat/completions", chat(), headers=bearer("ada"))
+    keys.write_text("key-of-linus\n")
+    daemon.state.use_keys(read_keys(keys))
+    answer = await daemon.ask("GET", "/metrics", headers=bearer("linus"))
+    assert not [name for name in samples(answer.body.decode()) if name.startswith("llmd_owner_")]

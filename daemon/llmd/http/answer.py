@@ -196,5 +196,5 @@ async def _complete_body(request: web.Request, ready: Ready, answering: Answerin
 def _observer(state: State, facts: Facts) -> Observer:
     metrics = state.metrics
     watch = metrics.watch(facts.came_s)
-    owner = None if state.keys.is_open else state.keys.name_of(facts.caller.owner)
+    owner = None if state.keys.is_open else facts.caller.owner
     return Observer(watch.text, lambda ended: metrics.generation_ended(facts.endpoint, ended, watch.seconds(), owner))

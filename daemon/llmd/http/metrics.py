@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import prometheus_client
@@ -41,8 +41,8 @@ class Moment:
     engine: Engine
     answers: AnswerMemory
     is_ready: bool
-    owner: str | None
-    """The owner whose usage is shown, or None for all owners."""
+    owners: Mapping[int, str]
+    """The names of the owners whose usage is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class Metrics:
             )
             for metric in _MEASURED
         }
-        self._usage: dict[str, list[int]] = {}
-        """For each owner, the values of the metrics _BY_OWNER. Not in the registry, because most callers see only their
-        own usage.
+        self._usage: dict[int, list[int]] = {}
+        """For each owner with a key, the values of the metrics _BY_OWNER. Not in the registry, because most callers see
+        only their own usage.
         """
         self.streams_open: int = 0
         self.stream_bytes: int = 0
@@ -174,8 +174,8 @@ class Metrics:
         """
         return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
 
-    def generation_ended(self, endpoint: str, generation: Generation, seconds: float, owner: str | None = None) -> None:
-        """Counts a generation. `owner` is the name of its owner, or None if there are no API keys."""
+    def generation_ended(self, endpoint: str, generation: Generation, seconds: float, owner: int | None = None) -> None:
+        """Counts a generation. `owner` is its owner, or None if there are no API keys."""
         self.add(REQUESTS, endpoint=endpoint, outcome=generation.outcome_word)
         self._histograms[DURATION].labels(endpoint=endpoint).observe(seconds)
         finished = generation.finished
@@ -190,13 +190,20 @@ class Metrics:
                 added = (1, finished.n_prefilled, finished.n_reused, finished.n_generated)
                 self._usage[owner] = [a + b for a, b in zip(self._usage.get(owner, (0, 0, 0, 0)), added, strict=True)]
 
-    def usage(self, number: int) -> dict[str, int]:
-        """Returns the values of the metric _BY_OWNER[number], by owner."""
-        return {owner: values[number] for owner, values in self._usage.items()}
+    @property
+    def owners(self) -> Iterable[int]:
+        """The owners whose usage has been counted."""
+        return self._usage.keys()
 
-    def render(self, engine: Engine, answers: AnswerMemory, ready: bool, owner: str | None = None) -> bytes:
-        """Returns the metrics as text. `owner` is the owner whose usage is shown, or None for all owners."""
-        now = _now(Moment(self, engine, answers, ready, owner))
+    def usage(self, owner: int) -> list[int]:
+        """Returns the values of the metrics _BY_OWNER for an owner."""
+        return self._usage[owner]
+
+    def render(
+        self, engine: Engine, answers: AnswerMemory, ready: bool, owners: Mapping[int, str] | None = None
+    ) -> bytes:
+        """Returns the metrics as text, with the usage of `owners`, which maps owners to their names."""
+        now = _now(Moment(self, engine, answers, ready, owners or {}))
         return prometheus_client.generate_latest(_Exposition(self._registry, now))
 
 
@@ -209,9 +216,8 @@ def _now(at: Moment) -> Iterator[Family]:
         yield kind(PREFIX + metric.name, metric.help, read(at))
     for number, metric in enumerate(_BY_OWNER):
         family = CounterMetricFamily(PREFIX + metric.name, metric.help, labels=metric.labels)
-        for owner, amount in at.metrics.usage(number).items():
-            if at.owner in (None, owner):
-                family.add_metric((owner,), amount)
+        for owner, name in at.owners.items():
+            family.add_metric((name,), at.metrics.usage(owner)[number])
         yield family
     info = at.engine.info
     build = GaugeMetricFamily(PREFIX + BUILD.name, BUILD.help, labels=BUILD.labels)

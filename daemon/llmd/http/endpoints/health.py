@@ -85,6 +85,7 @@ async def ready(request: web.Request) -> web.Response:
 
 async def metrics(request: web.Request) -> web.Response:
     state, caller = request.app[STATE], request[FACTS].caller
-    owner = None if caller.is_admin else state.keys.name_of(caller.owner) or ""
-    body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready", owner)
+    shown = [owner for owner in state.metrics.owners if caller.is_admin or owner == caller.owner]
+    names = {owner: name for owner in shown if (name := state.keys.name_of(owner)) is not None}
+    body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready", names)
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
