@@ -20,7 +20,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
     """Returns a checked tool. `param` is the client's name of the object whose members are `name`, `description` and
-    `parameters`. Raises an ApiError that names the wrong member.
+    `parameters`. Raises an ApiError that names the invalid member.
     """
     check_name(f"{param}.name", name)
     most = limits.TOOL_SCHEMA_DEPTH_MAX

@@ -77,7 +77,7 @@ def owner_number(context: Context) -> int | None:
 
 def show_tokens(context: Context, view: resident.Resident) -> None:
     if not view.is_daemon_alive:
-        context.warn(f"llmd (pid {view.pid}) has ended; these are the last tokens of the session")
+        context.warn(f"llmd (pid {view.pid}) has ended; these are the tokens that the session had then")
     context.say(vars(view), view.text)
 
 

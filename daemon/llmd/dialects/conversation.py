@@ -1,4 +1,4 @@
-"""Checks of conversations, for all APIs. A failed check raises an ApiError that names the wrong field. Pure."""
+"""Checks of conversations, for all APIs. A failed check raises an ApiError that names the invalid field. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Grammar(msgspec.Struct, frozen=True):
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
     """Returns the function that stands for a custom tool. `path` is the client's name of the tool. Raises an ApiError
-    that names the wrong member.
+    that names the invalid member.
     """
     described, form = description or "", None
     if grammar is not None:

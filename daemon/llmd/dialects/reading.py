@@ -1,4 +1,4 @@
-"""Converts members that requests of several APIs have in common. All functions raise an ApiError that names the wrong
+"""Converts members that requests of several APIs have in common. All functions raise an ApiError that names the invalid
 member. Pure.
 """
 

@@ -66,7 +66,7 @@ names, the name that comes first here counts.
 
 
 def sampling_of(request: msgspec.Struct, prefix: str = "") -> RequestedSampling:
-    """Returns the sampling parameters of a request. Raises an ApiError that names the wrong member, with `prefix`
+    """Returns the sampling parameters of a request. Raises an ApiError that names the invalid member, with `prefix`
     before the name.
     """
     return requested_sampling(_values(request, prefix))

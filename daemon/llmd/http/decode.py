@@ -45,7 +45,7 @@ _NAMES = {
 
 def decoded(document: bytes, kind: type[T], path: str = "") -> T:
     """Returns the decoded document. If the document is a part of a request's body, errors name this part by `path`,
-    such as `messages[2]`. Raises an ApiError that names the wrong member.
+    such as `messages[2]`. Raises an ApiError that names the invalid member.
     """
     try:
         return _value(document, kind, path)[0]  # type: ignore[no-any-return]

@@ -8,8 +8,7 @@ extern "C" {}
 
 namespace {
 
-constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* most bytes of a control token's text; templates and prompts contain
-                                              * these texts */
+constexpr uint32_t TEXT_BYTES_MAX = 1 << 20; /* limit on the bytes of a control token's text */
 constexpr int N_BYTES = 256;
 
 void try_text(const llama_vocab *vocab, const std::string &text)

@@ -229,8 +229,8 @@ common_json parser_written(const common_peg_arena &arena)
 }
 
 /* llama.cpp's builder has a different function for each kind of parser. So this function uses the builder only to add
- * empty parsers. Each empty parser is then replaced by a parser from the JSON. Named rules, which a grammar needs, are
- * added last, as copies. */
+ * empty parsers. Each empty parser is then replaced by a parser from the JSON. For a grammar (`has_rules`), each
+ * named rule becomes a copy of the parser that it names. */
 common_peg_arena parser_read(const common_json &text, bool has_rules)
 {
     const common_json &parsers = text.at("parsers");

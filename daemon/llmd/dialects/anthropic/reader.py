@@ -31,7 +31,7 @@ _EFFORTS = {"xhigh": "high", "max": "high"}
 
 
 def request_of(body: MessagesRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the wrong field."""
+    """Returns the generation request. Raises an ApiError that names the invalid field."""
     return generation(
         body,
         session_of(body, headers),

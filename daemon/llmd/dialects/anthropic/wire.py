@@ -248,7 +248,7 @@ class TokenCount(msgspec.Struct, frozen=True):
 
 class MessageErrorBody(msgspec.Struct, frozen=True):
     """An error. `code` and `param` are llmd's own members. `code` also appears in logs and metrics. `param` is the
-    client's name of the wrong field.
+    client's name of the invalid field.
     """
 
     type: str

@@ -1,4 +1,4 @@
-"""Turns requests of llama.cpp's API into generation requests. All functions raise an ApiError that names the wrong
+"""Turns requests of llama.cpp's API into generation requests. All functions raise an ApiError that names the invalid
 field. Pure.
 """
 

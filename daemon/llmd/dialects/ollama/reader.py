@@ -32,7 +32,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
     """Returns the messages, except empty assistant messages, which clients send after an aborted stream. Raises an
-    ApiError that names the wrong message.
+    ApiError that names the invalid message.
     """
     check_count("messages", len(messages), limits.MESSAGES_MAX, "messages")
     newest = newest_question([message.role for message in messages])
@@ -66,7 +66,7 @@ def _call(call: wire.OllamaCall) -> PlainToolCall:
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
-    """Returns the tools of type function. Raises an ApiError that names the wrong member of a tool."""
+    """Returns the tools of type function. Raises an ApiError that names the invalid member of a tool."""
     check_count("tools", len(tools or ()), limits.TOOLS_MAX, "tools")
     functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
     return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)
@@ -79,7 +79,7 @@ _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
 def chat_of(body: OllamaChatRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the wrong field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the invalid field."""
     if not body.messages:
         return None
     prompt = ChatPrompt(
@@ -100,7 +100,7 @@ def _is_text(message: OllamaMessage) -> bool:
 
 
 def generate_of(body: OllamaGenerateRequest, headers: Headers) -> GenerationRequest | None:
-    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the wrong field."""
+    """Returns the request, or None if nothing is to be generated. Raises an ApiError that names the invalid field."""
     if not body.prompt and not body.suffix:
         return None
     return _generation_request(body, _prompt(body), headers)

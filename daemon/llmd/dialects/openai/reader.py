@@ -27,7 +27,7 @@ _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 
 def chat_of(body: ChatCompletionRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the wrong field."""
+    """Returns the generation request. Raises an ApiError that names the invalid field."""
     return generation(
         body,
         session_of(body, headers),
@@ -69,7 +69,7 @@ def _continues(body: ChatCompletionRequest, messages: Sequence[PlainMessage]) ->
 
 
 def completion_of(body: CompletionRequest, headers: Headers) -> GenerationRequest:
-    """Returns the generation request. Raises an ApiError that names the wrong field."""
+    """Returns the generation request. Raises an ApiError that names the invalid field."""
     prompts = prompts_of(body)
     return generation(
         body,
@@ -283,7 +283,7 @@ def variables_of(body: wire.ChatCompletionRequest) -> dict[str, Any]:
 def thinking_tokens_max_of(body: wire.ChatCompletionRequest) -> int | None:
     """Returns the maximum number of reasoning tokens. Several members of a request can set it. The first one that is
     set counts. Returns None if none is set, or if the value is -1, which means no limit. Raises an ApiError that names
-    the wrong field.
+    the invalid field.
     """
     thinking, reasoning = body.thinking or wire.Thinking(), body.reasoning or wire.Reasoning()
     budgets = (

@@ -17,7 +17,7 @@ def tools_of(body: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
     """Returns the functions and custom tools. Tools of other types are left out, because they run on the provider's
     servers.
 
-    Raises an ApiError that names the wrong member of a tool.
+    Raises an ApiError that names the invalid member of a tool.
     """
     if body.functions and body.tools:
         raise invalid_value("functions", "the request has tools, too; send either functions or tools")

@@ -47,13 +47,13 @@ class InputItem:
     """The id that the client sent."""
 
     def read(self, kind: type[T]) -> T:
-        """Returns the decoded item. Raises an ApiError that names the wrong member."""
+        """Returns the decoded item. Raises an ApiError that names the invalid member."""
         return decoded(bytes(self.raw), kind, self.path)
 
 
 def items_of(client_input: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
     """Returns the items of the input. A reference to a stored item is replaced by this item. Raises an ApiError that
-    names the wrong item.
+    names the invalid item.
     """
     if client_input is None:
         return []
@@ -99,7 +99,7 @@ def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.
 
 def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
     """Returns the messages, except empty assistant messages, which clients send after an aborted stream. Raises an
-    ApiError that names the wrong item.
+    ApiError that names the invalid item.
     """
     return [message for message in _turns(_pieces(items)) if not is_empty(message)]
 

@@ -49,7 +49,7 @@ class ParsedRequest:
 
 
 def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
-    """Returns the parsed request. Raises an ApiError that names the wrong field. Any thread."""
+    """Returns the parsed request. Raises an ApiError that names the invalid field. Any thread."""
     previous = _previous(body.previous_response_id, store, owner)
     items = items_of(body.input, lambda id: store.find_item(owner, id))
     offered_tools = offered([("tools", body.tools or []), *tools_among(items)])

@@ -59,7 +59,7 @@ def called_as(name: str, namespace: str | None) -> str:
 
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
     """Returns the tools of all lists of a request. `lists` has, for each list, the client's name of the list and its
-    tools. Raises an ApiError that names the wrong member of a tool.
+    tools. Raises an ApiError that names the invalid member of a tool.
     """
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
     if not found:
