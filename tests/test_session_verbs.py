@@ -415,7 +415,9 @@ async def test_a_session_that_shares_only_the_template_is_new(daemon: Daemon) ->
     await daemon.chat("beta " * 100, session_id="t")
     [turn] = await explained(daemon, "t")
     assert 0 < turn["reused_tokens"] < 64 and turn["reason"] == "new"
-    assert (await daemon.ask("GET", "/v1/sessions/t")).json["last"]["reason"] == "new"
+    last = (await daemon.ask("GET", "/v1/sessions/t")).json["last"]
+    assert last["reason"] == "new" and last["reason_text"] == turn["reason_text"]
+    assert "Only the first few tokens of the prompt were copied" in turn["reason_text"]
 
 
 async def test_requests_without_a_session_can_be_explained(daemon: Daemon) -> None:

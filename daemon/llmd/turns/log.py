@@ -19,6 +19,7 @@ from .user_starts import UserMessages
 _NEW, _SHARED = REASON_WORDS.index("new"), REASON_WORDS.index("shared")
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
 _FROM_OWN = "Another branch of this session had the longest prefix of the prompt and was copied."
+_FEW_COPIED = "The session had no tokens. Only the first few tokens of the prompt were copied from another session."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,13 @@ def reported_reason(reason: int, n_prompt: int, n_reused: int) -> int:
     return _NEW if reason == _SHARED and is_little else reason
 
 
-def reason_text(reason: int, *, is_from_own: bool) -> str:
-    """Returns the sentence for a reason. The reason `shared` has two sentences. One is for a copy of another session,
-    the other for a copy of another branch of the same session.
+def reason_text(reason: int, n_reused: int, *, is_from_own: bool) -> str:
+    """Returns the sentence for a reported reason. The reason `shared` has two sentences. One is for a copy of another
+    session, the other for a copy of another branch of the same session. The reason `new` has another sentence if the
+    first few tokens were copied, because the number of reused tokens would seem to contradict the usual one.
     """
+    if reason == _NEW and n_reused > 0:
+        return _FEW_COPIED
     return _FROM_OWN if reason == _SHARED and is_from_own else REASON_TEXTS[reason]
 
 

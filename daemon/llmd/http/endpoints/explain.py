@@ -21,12 +21,15 @@ async def explain_session(request: web.Request) -> web.Response:
 
 
 def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
-    reason = None if turn.reason is None else reported_reason(turn.reason, turn.n_prompt, turn.n_reused)
+    reason, sentence = None, None
+    if turn.reason is not None:
+        reason = reported_reason(turn.reason, turn.n_prompt, turn.n_reused)
+        sentence = reason_text(reason, turn.n_reused, is_from_own=turn.is_from_own)
     return ExplainedTurn(
         at_ms=turn.at_ms,
         slot=turn.entry,
         reason=REASON_WORDS[reason] if reason is not None else None,
-        reason_text=reason_text(reason, is_from_own=turn.is_from_own) if reason is not None else None,
+        reason_text=sentence,
         outcome=turn.outcome,
         prompt_tokens=turn.n_prompt,
         reused_tokens=turn.n_reused,

@@ -242,7 +242,7 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
         is_from_own = state.turns.is_from_own(view.owner, id, view.entry, n_prompt, n_reused)
         last = LastStart(
             reason=REASON_WORDS[reason],
-            reason_text=reason_text(reason, is_from_own=is_from_own),
+            reason_text=reason_text(reason, n_reused, is_from_own=is_from_own),
             prompt_tokens=n_prompt,
             reused_tokens=n_reused,
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
