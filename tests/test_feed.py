@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -96,6 +97,24 @@ async def test_a_prefill_shows_its_progress(serve: Serve) -> None:
         (session,) = event["sessions"]
         assert 0 <= session["tokens"] < session["last"]["prompt_tokens"]
     await asked
+
+
+async def test_a_session_changes_with_what_is_recorded_after_its_turn(daemon: Daemon) -> None:
+    """The session table no longer changes then."""
+    for name in ("a", "b"):
+        await daemon.chat("alpha " * 300, session_id=name)
+    log = daemon.state.turns
+    async with feed(daemon) as events:
+        (before,) = (one for one in (await anext(events))["sessions"] if one["id"] == "b")
+        assert before["last"]["reason_text"].startswith("Another session")
+        assert (await anext(events))["sessions"] == []
+        turns = log._of(before["owner"], "b").turns
+        turns.append(dataclasses.replace(turns[-1], is_from_own=True))
+        (changed,) = (await until(events, lambda event: event["sessions"]))["sessions"]
+        assert changed["last"]["reason_text"].startswith("Another branch of this session")
+        log.came_from(before["owner"], "b", 0, "other-client/1", "other words")
+        (changed,) = (await until(events, lambda event: event["sessions"]))["sessions"]
+        assert (changed["client"], changed["last_words"]) == ("other-client/1", "other words")
 
 
 async def test_a_client_sees_only_its_own_sessions(serve: Serve, tmp_path: Path) -> None:

@@ -184,6 +184,13 @@ class TurnLog:
         """Returns the beginning of the last user message. Any thread."""
         return self._known(owner, name).last_words or None
 
+    def reported(self, owner: int, name: str) -> tuple[str, str, Turn | None]:
+        """Returns the objects on which the report of a session depends, besides the session table: the client, the last
+        words and the last turn. Any thread.
+        """
+        found = self._known(owner, name)
+        return found.client, found.last_words, found.turns[-1] if found.turns else None
+
     def by_user(self, owner: int, name: str) -> UserMessages:
         """Returns where the user messages begin in the session's last prompt, or an empty UserMessages if this is not
         known.

@@ -43,6 +43,8 @@ class _Known:
     version: int
     """The version of the shared copy in which the session last changed."""
     views: tuple[SessionView, ...]
+    others: tuple[object, ...]
+    """What `session` was made from, besides the records. If these and `views` are unchanged, so is `session`."""
     session: Session
 
 
@@ -165,8 +167,9 @@ def _read(
     found: dict[Key, _Known] = {}
     for key, group in groups.items():
         views, before = tuple(group), known.get(key)
-        if before is not None and before.views == views:
+        others = (state.keys.name_of(key[0]), *state.turns.reported(*key))
+        if before is not None and before.views == views and before.others == others:
             found[key] = before
         else:
-            found[key] = _Known(version, views, sessions_of(state, views)[0])
+            found[key] = _Known(version, views, others, sessions_of(state, views)[0])
     return records, found
