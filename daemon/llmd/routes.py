@@ -159,7 +159,7 @@ ENDPOINTS = (
              health_wire.Readiness, is_public=True, unready=health_wire.Readiness),
     Endpoint("GET", "/metrics", health.metrics, "Get metrics in Prometheus' text format", None, media="text/plain"),
     Endpoint("GET", "/", page.greet, "Open the page, in a browser. For other clients, check that the server runs", None,
-             is_public=True, media="text/html"),
+             is_public=True, media="text/html", other_media="text/plain"),
     Endpoint("GET", "/page/{id}", page.show_file, "Get a script or style of the page", None, is_public=True,
              media="text/javascript"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "Get the OpenAPI description of all endpoints", None,

@@ -28,6 +28,8 @@ class Endpoint:
     takes: type[Any] | None = None
     is_public: bool = False
     media: str = "application/json"
+    other_media: str = ""
+    """The media type of the answer to clients that do not accept `media`, if it differs."""
     generates: bool = False
     """True if the endpoint generates an answer in a session."""
     framing: Framing = framing.EVENTS

@@ -90,7 +90,8 @@ def _parameter(location: str, name: str, about: str = "", bounds: Mapping[str, A
 def _success(row: Endpoint) -> dict[str, Any]:
     if row.answer is None:
         schema = {"type": "object" if row.media == _JSON else "string"}
-        return {"description": row.summary, "content": {row.media: {"schema": schema}}}
+        kinds = filter(None, (row.media, row.other_media))
+        return {"description": row.summary, "content": {media: {"schema": schema} for media in kinds}}
     content: dict[str, Any] = {row.media: {"schema": _ref(row.answer)}}
     if row.generates:
         content[row.framing.media] = {"schema": {"type": "string"}}
