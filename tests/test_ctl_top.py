@@ -30,6 +30,9 @@ Json = dict[str, Any]
 NOW_MS = 1_800_000_000_000
 
 
+MEMORY = {"state_bytes": 430 << 20, "state_bytes_max": 1000 << 20, "kv_tokens": 12_345, "kv_tokens_max": 32_768}
+
+
 def session(id: str, state: str = "idle", *, owner: int = 0, used_s: float = 10, **members: Any) -> Json:
     last = {"reason": "exact_prefix", "reason_text": "x", "prompt_tokens": 100, "reused_tokens": 40, "diverged_at": 40}
     branch = {
@@ -50,6 +53,7 @@ def event(
         "forgotten": [{"owner": 0, "id": id} for id in forgotten],
         "places": {"named": 8, "named_used": 2, "parked": 1, "dormant": 3},
         "storage": {"parked_bytes": 1 << 20, "parked_bytes_max": 1 << 30, "disk_bytes": 0, "disk_bytes_max": 0},
+        "memory": MEMORY,
         "counters": counters,
     }  # fmt: skip
 
@@ -59,7 +63,7 @@ READY = {"status": "ready", "model": "tiny"}
 
 def view_of(*sessions: Json) -> View:
     view = View()
-    view.connect("1.2.3", 1000)
+    view.connect("1.2.3")
     view.receive(event(*sessions, full=True), READY)
     return view
 
@@ -87,14 +91,17 @@ def press(view: View, *keys: str) -> Action | None:
 
 def test_rates_are_differences_of_counters() -> None:
     view = View()
-    view.connect("1", 1000)
+    view.connect("1")
     view.receive(event(full=True, prefill_tokens_total=1000, decode_tokens_total=10), READY)
     assert (view.shown.prefill_rate, view.shown.decode_rate) == (None, None)
-    view.receive(event(at_s=2, prefill_tokens_total=5000, decode_tokens_total=40, state_used_bytes=430), READY)
+    view.receive(event(at_s=2, prefill_tokens_total=5000, decode_tokens_total=40), READY)
     assert (view.shown.prefill_rate, view.shown.decode_rate) == (2000.0, 15.0)
-    assert "2,000 prefilled, 15 generated   KV cells 0 used, 43 % full" in lines(view)[2]
+    assert "2,000 prefilled, 15 generated   state 43 % of 1000 MiB" in lines(view)[2]
+    assert "   state 43 % of 1000 MiB   KV tokens 12,345 of 32,768" in lines(view, 120)[2]
+    view.receive(event(at_s=3) | {"memory": MEMORY | {"kv_tokens_max": None}}, READY)
+    assert lines(view, 120)[2].endswith("KV tokens 12,345")
     view.lose("gone")
-    view.connect("1", 1000)
+    view.connect("1")
     view.receive(event(full=True, at_s=9, prefill_tokens_total=9000, decode_tokens_total=90), READY)
     assert view.shown.prefill_rate is None, "another daemon may have counted the tokens before"
     view.receive(event(at_s=9, prefill_tokens_total=9500, decode_tokens_total=90), READY)
@@ -114,7 +121,7 @@ def test_a_lost_connection_keeps_the_sessions_until_the_next_full_event() -> Non
     view = view_of(session("a"), session("b"))
     view.lose(f"{top_screen.NOT_CONNECTED}: it stopped")
     assert "not connected, trying again: it stopped" in lines(view)[0] and set(ids(view)) == {"a", "b"}
-    view.connect("2", 1000)
+    view.connect("2")
     view.receive(event(session("b"), full=True), READY)
     assert ids(view) == ["b"] and "llmd 2  ready  tiny" in lines(view)[0]
 
@@ -501,8 +508,7 @@ def test_a_daemon_may_go_and_come_back(tmp_path: Path) -> None:
 def test_loading_and_no_colors(tmp_path: Path) -> None:
     daemon = FakeDaemon(tmp_path / "llmd.sock")
     daemon.route("GET /live", {"status": "ok", "version": "1", "pid": 1})
-    for path in ("/metrics", "/v1/feed"):
-        daemon.route(f"GET {path}", lambda exchange: exchange.refuse(503, "model_loading", "The model loads."))
+    daemon.route("GET /v1/feed", lambda exchange: exchange.refuse(503, "model_loading", "The model loads."))
     ready = {"status": "loading", "model": "m", "loaded_per_mille": 430}
     daemon.route("GET /ready", lambda exchange: exchange.answer(ready, 503))
     try:

@@ -19,7 +19,7 @@ from llmd.core import limits
 from llmd.core.errors import ApiError
 from llmd.engine.engine import Engine
 from llmd.http.endpoints.feed import FEED
-from llmd.http.endpoints.wire import FeedEvent
+from llmd.http.endpoints.feed_wire import FeedEvent
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json, chat
 
@@ -66,6 +66,10 @@ async def test_the_first_event_has_all_sessions_and_later_events_the_changes(dae
         first = await anext(events)
         assert first["full"] and ids(first) == {"a", "b"} and first["forgotten"] == []
         assert (first["places"]["named_used"], first["places"]["named"]) == (2, 8)
+        memory, info = first["memory"], daemon.state.engine.info
+        assert (memory["state_bytes_max"], memory["kv_tokens_max"]) == (info.state_bytes, info.n_cells)
+        assert 0 < memory["state_bytes"] <= memory["state_bytes_max"]
+        assert memory["kv_tokens"] == sum(session["tokens"] for session in first["sessions"])
         assert first["sessions"] == sorted(
             (await daemon.ask("GET", "/v1/sessions")).json["data"],
             key=lambda session: [one["id"] for one in first["sessions"]].index(session["id"]),

@@ -156,7 +156,7 @@ async def test_a_turn_is_told(daemon: Daemon) -> None:
 
 
 FACTS_LEFT: Left = {
-    "n_cells": "of how many llmd_kv_cells_used are; the bytes are told, state_bytes",
+    "n_cells": "is in GET /v1/feed, which has no end",
     "token_bytes_max": "bounds what a prompt may have in text",
     "has_chat_template": "without one every chat request is refused, and the log says it at the start",
     "n_pins_max": "the refusal of a pin beyond it",

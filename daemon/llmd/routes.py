@@ -29,6 +29,7 @@ from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
 from .http.endpoints import (
     explain,
     feed,
+    feed_wire,
     health,
     health_wire,
     models,
@@ -136,7 +137,7 @@ ENDPOINTS = (
              "Show which tokens each of the last turns of a session reused, and why it could not reuse more",
              wire.Explanation, failures=SESSION),
     Endpoint("GET", "/v1/feed", feed.show_feed, "Watch the sessions: a stream of events with what has changed",
-             wire.FeedEvent, media="text/event-stream", failures=LISTS),
+             feed_wire.FeedEvent, media="text/event-stream", failures=LISTS),
     Endpoint("GET", "/v1/saved", session_verbs.list_saved, "List saved sessions, the newest first", wire.SavedList,
              failures=("invalid_value",)),
     Endpoint("DELETE", "/v1/saved/{id}", session_verbs.delete_saved, "Delete a saved session", wire.SavedDeleted,

@@ -234,6 +234,9 @@ def test_what_runs_is_shown_with_its_progress(browser: Browser, start_daemon: St
     browser.find(".running-list li", "prompt tokens")
     assert int(browser.find(".running-list progress").get_attribute("max")) > 200
     assert "1 of 8 for named sessions" in browser.find(".budgets").text
+    meters = {one.get_attribute("aria-label"): float(one.get_attribute("max")) for one in browser.all("meter")}
+    info = daemon.daemon.state.engine.info
+    assert (meters["Model state"], meters["KV tokens"]) == (info.state_bytes, info.n_cells)
     browser.find(".now p", "steps per second")
     browser.wait(lambda: " " in browser.find(".chart polyline.prefilled").get_attribute("points"))
     daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))

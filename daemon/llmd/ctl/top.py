@@ -119,8 +119,7 @@ def _read_feed(client: Client, post: Post) -> None:
 
 def _connected(client: Client) -> Callable[[View], None]:
     version = client.live().get("version")
-    state_bytes = int(client.metrics().get("llmd_state_bytes", 0))
-    return lambda view: view.connect(version, state_bytes)
+    return lambda view: view.connect(version)
 
 
 def _received(event: Json, ready: Json) -> Callable[[View], None]:

@@ -83,12 +83,16 @@ def _n_head(height: int) -> int:
 
 def _head(view: View, width: int) -> list[Line]:
     shown = view.shown
-    places, storage = shown.places, shown.storage
+    places, storage, memory = shown.places, shown.storage, shown.memory
+    state_max = memory.get("state_bytes_max", 0)
 
     def number(name: str) -> str:
         return text.count(int(shown.counters.get(name, 0)))
 
-    full = f"{text.share(int(shown.counters.get('state_used_bytes', 0)), view.state_bytes)} full"
+    state = f"{text.share(memory.get('state_bytes', 0), state_max)} of {text.size(state_max)}"
+    kv_tokens = text.count(memory.get("kv_tokens", 0))
+    if memory.get("kv_tokens_max") is not None:
+        kv_tokens += f" of {text.count(memory['kv_tokens_max'])}"
     slots = f"{places.get('named_used', 0)} of {places.get('named', 0)} used"
     checkpoints = f"{text.count(storage.get('checkpoints', 0))}, {text.size(storage.get('checkpoint_bytes', 0))}"
     n_parked = text.counted(places.get("parked", 0), "branch", "branches")
@@ -105,7 +109,8 @@ def _head(view: View, width: int) -> list[Line]:
         _facts(
             width,
             ("tokens/s", f"{_rate(shown.prefill_rate)} prefilled, {_rate(shown.decode_rate)} generated"),
-            ("KV cells", f"{number('kv_cells_used')} used, {full}"),
+            ("state", state),
+            ("KV tokens", kv_tokens),
         ),
         _facts(width, ("parked", f"{n_parked}, {status.share_of(storage, 'parked_bytes')}"), ("disk", disk), *on_disk),
     ]

@@ -33,6 +33,7 @@ class Reported:
     time_ms: int = 0
     places: Json = field(default_factory=dict)
     storage: Json = field(default_factory=dict)
+    memory: Json = field(default_factory=dict)
     counters: Json = field(default_factory=dict)
     prefill_rate: float | None = None
     """Tokens per second between the last two events. None if there is no connection, or before its second event."""
@@ -51,6 +52,7 @@ class Reported:
             int(event["time_ms"]),
             dict(event["places"]),
             dict(event["storage"]),
+            dict(event["memory"]),
             dict(event["counters"]),
             None if is_first else self._rate(event, "prefill_tokens_total"),
             None if is_first else self._rate(event, "decode_tokens_total"),
@@ -80,8 +82,6 @@ class View:
 
     def __init__(self) -> None:
         self.version = ""
-        self.state_bytes = 0
-        """Size of the model's memory for KV cells and recurrent state."""
         self.ready: Json = {}
         """The last answer of /ready."""
         self.trouble = "connecting"
@@ -120,8 +120,8 @@ class View:
 
     # --- the feed ----------------------------------------------------------------------------------------------------
 
-    def connect(self, version: object, state_bytes: int) -> None:
-        self.version, self.state_bytes = text.scalar(version), state_bytes
+    def connect(self, version: object) -> None:
+        self.version = text.scalar(version)
         self._is_first_event = True
 
     def receive(self, event: Json, ready: Json) -> None:

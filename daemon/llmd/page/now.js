@@ -113,17 +113,20 @@ export class NowView {
       : `No step in the last ${counted(Math.max(1, Math.round(s)), "second")}`);
   }
 
-  #showBudgets({ counters, places, storage }) {
+  #showBudgets({ counters, memory, places, storage }) {
     const inMemory = counters.parked_memory_bytes + counters.in_flight_bytes;
     const rows = [
       ["Slots", places.named_used, places.named, `${places.named_used} of ${places.named} for named sessions`],
+      ["Model state", memory.state_bytes, memory.state_bytes_max,
+        `${size(memory.state_bytes)} of ${size(memory.state_bytes_max)}`],
+      ["KV tokens", memory.kv_tokens, memory.kv_tokens_max ?? 0,
+        count(memory.kv_tokens) + (memory.kv_tokens_max === null ? "" : ` of ${count(memory.kv_tokens_max)}`)],
       ["Parked", places.parked, places.parked_max, `${count(places.parked)} of ${counted(places.parked_max, "branch", "branches")}`],
       ["Parked in memory", inMemory, storage.parked_bytes_max, `${size(inMemory)} of ${size(storage.parked_bytes_max)}`],
       ["Disk", storage.disk_bytes, storage.disk_bytes_max,
         storage.disk_bytes_max > 0 ? `${size(storage.disk_bytes)} of ${size(storage.disk_bytes_max)}` : "not used"],
       ["Checkpoints", storage.checkpoint_bytes, storage.checkpoint_bytes_max,
         `${count(storage.checkpoints)}, ${size(storage.checkpoint_bytes)} of ${size(storage.checkpoint_bytes_max)}`],
-      ["KV cells", 0, 0, `${count(counters.kv_cells_used)} hold tokens`],
     ];
     rows.forEach(([name, part, whole, text], i) => {
       const row = this.budgets.children[i] ?? this.#budget(name, whole > 0);

@@ -27,8 +27,9 @@ from ..access import Caller
 from ..boundary import identify, is_local
 from ..context import FACTS, STATE, State
 from ..framing import EVENTS
+from .feed_wire import FeedEvent, ForgottenSession, ModelMemory
 from .sessions import may_see, sessions_of, slot_counts, storage
-from .wire import FeedEvent, ForgottenSession, Session
+from .wire import Session
 
 log = logging.getLogger("llmd.http")
 
@@ -98,11 +99,22 @@ class Feed:
             forgotten=[] if is_full else [one for one in forgotten if may_see(caller, one.owner)],
             places=slot_counts(state, (view for one in self._known.values() for view in one.views if view.name)),
             storage=storage(state, caller),
+            memory=_memory(state),
             counters=state.engine.session_table.counters(),
         )
 
 
 FEED = web.AppKey("feed", Feed)
+
+
+def _memory(state: State) -> ModelMemory:
+    counters, info = state.engine.session_table.counters(), state.engine.info
+    return ModelMemory(
+        state_bytes=counters["state_used_bytes"],
+        state_bytes_max=info.state_bytes,
+        kv_tokens=counters["kv_cells_used"],
+        kv_tokens_max=info.n_cells if info.n_cells < limits.UINT32_MAX else None,
+    )
 
 
 async def show_feed(request: web.Request) -> web.StreamResponse:

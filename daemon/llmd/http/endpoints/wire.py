@@ -106,35 +106,6 @@ class SessionList(msgspec.Struct, frozen=True):
     object: Literal["list"] = "list"
 
 
-class ForgottenSession(msgspec.Struct, frozen=True):
-    """A session that no longer exists, or exists only on disk. Ids are only unique for one owner."""
-
-    owner: int
-    id: str
-
-
-class FeedEvent(msgspec.Struct, frozen=True):
-    """The data of an event of GET /v1/feed, once per second."""
-
-    time_ms: int
-    """Unix time of the event."""
-    full: bool
-    """True if `sessions` has all sessions. The client then forgets those that it knew. The first event is full. A later
-    event is full only if the API keys were loaded again, or if too many sessions were forgotten since the previous one.
-    """
-    sessions: list[Session]
-    """The sessions that have changed since the previous event, and branches of requests that name no session. Those
-    have an id such as "(scratch 3)".
-    """
-    forgotten: list[ForgottenSession]
-    """The sessions that are gone since the previous event."""
-    places: Places
-    storage: Storage
-    counters: dict[str, int]
-    """Counters and gauges of the engine, as GET /metrics has them, but times are in microseconds."""
-    object: Literal["feed"] = "feed"
-
-
 class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
     """Id of the new session."""
