@@ -224,6 +224,19 @@ def test_an_answer_can_be_stopped_and_continued(endless: Chat, browser: Browser,
     assert endless.texts("assistant")[-1].startswith(before)
 
 
+def test_a_stop_ends_the_wait_for_the_sentence_of_the_reason(demo: Chat, browser: Browser) -> None:
+    browser.run("""
+const real = window.fetch;
+window.fetch = (path, options) => options.method !== "GET" || !path.startsWith("/v1/sessions/") ? real(path, options)
+  : new Promise((_, reject) => options.signal?.addEventListener("abort", () => reject(options.signal.reason)));
+""")
+    demo.type("My name is Ada.")
+    browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
+    browser.click(BUTTON, "Stop")
+    demo.settle()
+    assert "15 prefilled" in demo.facts() and browser.all(".note:not([hidden])") == []
+
+
 def test_an_answer_that_reached_the_limit_is_continued_from_its_state(demo: Chat, browser: Browser) -> None:
     set_setting(browser, "Maximum tokens", "8")
     assert demo.ask("My name is Ada.").text.startswith("Answer\nGot it. Your name is Ad\n")

@@ -115,7 +115,7 @@ async function receive(conversation, message, request, signal) {
     message.facts = {
       prompt_tokens: usage.prompt_tokens, generated_tokens: usage.completion_tokens,
       reused_tokens: session.reused_prompt_tokens, prefilled_tokens: session.prefilled_prompt_tokens,
-      reason: session.session_reset_reason, reason_text: await reasonText(session),
+      reason: session.session_reset_reason, reason_text: await reasonText(session, signal),
       first_token_s: first_ms === null ? null : (first_ms - sent_ms) / 1000,
     };
   }
@@ -134,8 +134,10 @@ function take(message, delta = {}) {
   return Boolean(delta.content || delta.reasoning_content || delta.tool_calls);
 }
 
-/* The sentence that explains the reason. The server has it with the session's last start. */
-async function reasonText(session) {
-  const { last } = await call("GET", `/v1/sessions/${encodeURIComponent(session.id)}`).catch(() => ({}));
+/* The sentence that explains the reason. The server has it with the session's last start. A stop leaves the sentence out,
+ * because the answer is complete already. */
+async function reasonText(session, signal) {
+  const path = `/v1/sessions/${encodeURIComponent(session.id)}`;
+  const { last } = await call("GET", path, undefined, signal).catch(() => ({}));
   return last?.reason === session.session_reset_reason ? last.reason_text : "";
 }
