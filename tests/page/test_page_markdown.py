@@ -78,6 +78,22 @@ def test_hostile_markdown_takes_no_longer_than_its_length(page: Browser) -> None
         assert page.driver.execute_async_script(RENDER, source, len(source)) != ""
 
 
+def test_runs_of_backquotes_of_many_lengths_take_no_longer_than_their_length(page: Browser) -> None:
+    """The lengths of n characters' runs are different up to the root of n, so a search for each would take n ** 1.5."""
+    assert (
+        page.driver.execute_async_script(
+            """
+const done = arguments[0];
+import("/page/inline.js").then(({ inline }) => {
+  const runs = Array.from({ length: 4000 }, (_, i) => "`".repeat(i + 1));
+  done(inline(runs.join("x")).length);
+});
+"""
+        )
+        == 2 * 4000 - 1
+    )
+
+
 def test_a_long_answer_renders_only_its_last_block_again(page: Browser) -> None:
     n_added = page.driver.execute_async_script("""
 const done = arguments[0];

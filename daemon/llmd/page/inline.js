@@ -24,7 +24,7 @@ export function inline(text, isInLink = false) {
       [mark, ...nodes].forEach(add);
     }
   };
-  const noSpan = new Set(); /* lengths of runs of backquotes that have no end in the rest of the text */
+  const ends = new Runs(text);
   let at = 0;
   const parts = new RegExp(PARTS);
   for (let part; (part = parts.exec(text)) !== null; at = parts.lastIndex) {
@@ -33,9 +33,8 @@ export function inline(text, isInLink = false) {
     if (word[0] === "\\") {
       add(word[1]);
     } else if (word[0] === "`") {
-      const end = noSpan.has(word.length) ? -1 : endOfSpan(text, parts.lastIndex, word);
-      if (end < 0) {
-        noSpan.add(word.length);
+      const end = ends.next(word.length, parts.lastIndex);
+      if (end === undefined) {
         add(word);
       } else {
         const inside = text.slice(parts.lastIndex, end).replaceAll("\n", " ");
@@ -56,18 +55,30 @@ export function inline(text, isInLink = false) {
   return frames[0].nodes.filter((node) => node !== "");
 }
 
-function endOfSpan(text, from, ticks) {
-  for (let at = text.indexOf(ticks, from); at >= 0; ) {
-    let end = at;
-    while (text[end] === "`") {
-      end += 1;
-    }
-    if (end - at === ticks.length) {
-      return at;
-    }
-    at = text.indexOf(ticks, end);
+/* The runs of backquotes of a text. A code span ends at the next run that is as long as the run at its begin. The text is
+ * searched only once, because it can have runs of many lengths, none of which ends a span. */
+class Runs {
+  #text;
+  #byLength = null; /* the positions of the runs of each length, the last one first */
+
+  constructor(text) {
+    this.#text = text;
   }
-  return -1;
+
+  /* Returns the position of the next run of this length, or undefined. `from` must not become smaller. */
+  next(length, from) {
+    if (this.#byLength === null) {
+      this.#byLength = new Map();
+      for (const { 0: run, index } of [...this.#text.matchAll(/`+/g)].reverse()) {
+        this.#byLength.has(run.length) ? this.#byLength.get(run.length).push(index) : this.#byLength.set(run.length, [index]);
+      }
+    }
+    const positions = this.#byLength.get(length) ?? [];
+    while (positions.at(-1) < from) {
+      positions.pop();
+    }
+    return positions.at(-1);
+  }
 }
 
 function emphasis(run, before, after, frames, add, close) {
