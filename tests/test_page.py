@@ -54,3 +54,18 @@ def test_scripts_and_styles_are_files_of_the_page() -> None:
         assert "innerHTML" not in script and "insertAdjacentHTML" not in script and "eval(" not in script
         assert not re.search(r"https?://(?!www\.w3\.org)", script), path.name
     assert set(FILES) == set(page._FILES)
+
+
+@pytest.mark.parametrize(
+    ("name", "roots"),
+    [
+        ("chat.css", (".chat", ".markdown")),
+        ("views.css", (".sessions", ".session-list", ".session-table", ".session-details", ".with-details", ".now")),
+    ],
+)
+def test_a_style_of_a_view_applies_only_in_the_view(name: str, roots: tuple[str, ...]) -> None:
+    style = re.sub(r"/\*.*?\*/", "", (FOLDER / name).read_text(), flags=re.DOTALL)
+    rules = (rule for rule in re.findall(r"([^{};]+)\{", style) if "@" not in rule)
+    selectors = [one.strip() for rule in rules for one in re.split(r",(?![^()]*\))", rule)]
+    assert len(selectors) > 40
+    assert [one for one in selectors if not re.match(rf"({'|'.join(map(re.escape, roots))})(?![\w-])", one)] == []
