@@ -299,6 +299,19 @@ const done = arguments[0];
 """
 
 
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_does_not_break_between_a_number_and_its_unit(browser: Browser, start_daemon: StartDaemon) -> None:
+    browser.open(start_daemon(), "#now")
+    texts = browser.driver.execute_async_script("""
+const done = arguments[0];
+import("/page/dom.js").then(({ ago, percent, seconds, size }) =>
+  done([percent(1, 3), size(5000), seconds(0.5), seconds(5), seconds(500), ago(0, 90000).replace(" ago", "")]));
+""")
+    assert texts == [text.replace(" ", "\u00a0") for text in ("33 %", "4.9 KiB", "500 ms", "5.0 s", "8 min", "1 min")]
+
+
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 

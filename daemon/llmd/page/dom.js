@@ -1,4 +1,4 @@
-/* dom.js: makes elements, and texts of numbers, times and sizes. */
+/* dom.js: makes elements, and texts of numbers, times and sizes. A line never breaks between a number and its unit. */
 
 /* Makes an element. A property that begins with "on" is an event listener; true and false set and leave out an attribute.
  * A child is a node or a text. Texts never become HTML. */
@@ -45,14 +45,14 @@ export function size(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+  return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)}\u00a0${units[unit]}`;
 }
 
 export function seconds(s) {
   if (s < 1) {
-    return `${Math.round(1000 * s)} ms`;
+    return `${Math.round(1000 * s)}\u00a0ms`;
   }
-  return s < 100 ? `${s.toFixed(1)} s` : `${Math.round(s / 60)} min`;
+  return s < 100 ? `${s.toFixed(1)}\u00a0s` : `${Math.round(s / 60)}\u00a0min`;
 }
 
 /* How long before `now_ms` the time `then_ms` was; both are Unix times. */
@@ -63,9 +63,9 @@ export function ago(then_ms, now_ms) {
   }
   const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const [length, name] = units.find(([one]) => s >= one);
-  return `${Math.floor(s / length)} ${name} ago`;
+  return `${Math.floor(s / length)}\u00a0${name} ago`;
 }
 
 export function percent(part, whole) {
-  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
+  return whole > 0 ? `${Math.round((100 * part) / whole)}\u00a0%` : "–";
 }

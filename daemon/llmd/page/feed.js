@@ -76,7 +76,7 @@ export class Feed extends EventTarget {
       const { download } = ready;
       return download
         ? `Downloading ${download.name}: ${percent(download.bytes, download.total_bytes)}`
-        : `Loading the model: ${Math.floor((ready.loaded_per_mille ?? 0) / 10)} %`;
+        : `Loading the model: ${Math.floor((ready.loaded_per_mille ?? 0) / 10)}\u00a0%`;
     }
     return error instanceof ApiError ? error.message : "The server cannot be reached";
   }
