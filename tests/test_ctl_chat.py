@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmd.ctl.context import EXIT_USAGE
-from tests.fake_daemon import CHAT, REPORT, SESSION, USAGE, Exchange, FakeDaemon, asked, chunk, echo, llmctl
-
-READ_DEADLINE_S = 20.0
+from tests.fake_daemon import CHAT, SESSION, USAGE, Exchange, FakeDaemon, asked, chunk, echo, llmctl
+from tests.person import READ_DEADLINE_S, Person
 
 
 @pytest.fixture
@@ -186,68 +183,11 @@ def test_an_interrupt_stops_a_script_and_not_only_its_question(daemon: FakeDaemo
 # --- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-class Person:
-    """A user who types into llmctl on a pseudo-terminal, and waits for expected output."""
-
-    def __init__(self, daemon: FakeDaemon, home: Path, *arguments: str) -> None:
-        self._master, terminal = pty.openpty()
-        command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, "chat", *arguments]
-        environment = os.environ | {"TERM": "xterm", "XDG_STATE_HOME": str(home), "NO_COLOR": ""}
-        self.process = subprocess.Popen(
-            command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True,
-            preexec_fn=lambda: _own_terminal(terminal),
-        )  # fmt: skip
-        os.close(terminal)
-        self._deadline = threading.Timer(READ_DEADLINE_S, self.process.kill)
-        self._deadline.start()
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        self.type_bytes(text.encode())
-
-    def type_bytes(self, typed: bytes) -> None:
-        os.write(self._master, typed)
-
-    def wait_for(self, text: str) -> str:
-        """Returns the output up to the text. The rest of the output is kept for the next call."""
-        while text not in self.seen:
-            try:
-                read = os.read(self._master, 4096)
-            except OSError:
-                read = b""
-            assert read, f"llmctl ended before {text!r}: {self.seen!r}"
-            self.seen += read.decode(errors="replace")
-        before, _, self.seen = self.seen.partition(text)
-        return before
-
-    def wait_until_it_reads(self) -> None:
-        """Waits until llmctl waits for keys. CPython's readline notices a signal that arrives before that only with the
-        next key.
-        """
-        while Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
-            time.sleep(0.001)
-
-    def leave(self) -> int:
-        code = self.process.wait()
-        self._deadline.cancel()
-        os.close(self._master)
-        return code
-
-
-def _own_terminal(terminal: int) -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-
-
 @pytest.fixture
 def person(daemon: FakeDaemon, tmp_path: Path) -> Iterator[Person]:
     someone = Person(daemon, tmp_path / "state", "--session", "desk")
     yield someone
-    if someone.process.poll() is None:
-        someone.process.kill()
-        someone.leave()
+    someone.end()
 
 
 def test_a_person_talks_and_leaves(person: Person, tmp_path: Path) -> None:
@@ -364,123 +304,6 @@ def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) 
         "DELETE",
         f"/v1/sessions/{asked(daemon)[0]['session_id']}",
     )
-
-
-# --- thinking, and long prompts --------------------------------------------------------------------------------------
-
-
-def thought(reasoning: str) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": {"reasoning_content": reasoning}, "finish_reason": None}]}
-
-
-def thinking(*events: dict[str, Any], reason: str = "stop") -> Callable[[Exchange], None]:
-    def answer(exchange: Exchange) -> None:
-        exchange.begin_stream()
-        for event in events:
-            exchange.send(event)
-        exchange.send({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-        exchange.send(REPORT)
-        exchange.end_stream()
-
-    return answer
-
-
-def test_reasoning_is_shown_beside_the_answer(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(thought("Let me "), thought("see."), chunk("Four"), chunk(".")))
-    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
-    assert done.stdout == "Four.\n"
-    assert done.stderr == "Let me see.\n[3 new tokens, 12 reused (exact_prefix), 2 generated]\n"
-    llmctl(daemon, "chat", "--session", "a", lines="and 3+3\n")
-    assert asked(daemon)[-1]["messages"][1] == {"role": "assistant", "content": "Four."}
-
-
-def test_reasoning_can_be_hidden(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(thought("Let me see."), chunk("Four.")))
-    done = llmctl(daemon, "chat", "--session", "a", "--hide-thinking", lines="2+2\n")
-    assert done.stdout == "Four.\n" and "Let me see" not in done.stderr
-
-
-def test_a_question_whose_answer_was_cut_off_in_thought_is_kept(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(thought("Let me see. Tw"), reason="length"))
-    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
-    note = "no answer: the length limit was reached during the reasoning. The question stays in the conversation"
-    assert done.stdout == "" and note in done.stderr
-    llmctl(daemon, "chat", "--session", "a", lines="well?\n")
-    assert asked(daemon)[-1]["messages"] == [{"role": "user", "content": "2+2"}, {"role": "user", "content": "well?"}]
-
-
-def test_a_question_whose_answer_never_began_is_kept(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(reason="length"))
-    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
-    assert "no answer: the length limit was reached. The question stays in the conversation" in done.stderr
-    llmctl(daemon, "chat", "--session", "a", lines="well?\n")
-    assert len(asked(daemon)[-1]["messages"]) == 2
-
-
-def test_json_has_the_reasoning(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(thought("Let me see."), chunk("Four.")))
-    [turn] = map(json.loads, llmctl(daemon, "chat", "--session", "a", "--json", lines="2+2\n").stdout.splitlines())
-    assert (turn["reply"], turn["reasoning"]) == ("Four.", "Let me see.")
-
-
-def progress(n_done: int) -> dict[str, Any]:
-    return {"choices": [], "prompt_progress": {"total": 4010, "cache": 0, "processed": n_done, "time_ms": 1}}
-
-
-def test_a_person_sees_how_far_a_long_prompt_is(daemon: FakeDaemon, person: Person) -> None:
-    daemon.route(CHAT, thinking(progress(512), progress(3882), progress(4010), thought("Hm."), chunk("Yes.")))
-    person.wait_for("> ")
-    person.type("long\n")
-    person.wait_for("\x1b[2m[512 of 4,010 prompt tokens processed]\x1b[0m")
-    assert person.wait_for("\x1b[2m[3,882 of 4,010 prompt tokens processed]\x1b[0m") == "\r\x1b[K"
-    assert person.wait_for("\x1b[2mHm.\x1b[0m") == "\r\x1b[K"
-    assert person.wait_for("Yes.") == "\r\n"
-    assert asked(daemon)[0]["return_progress"] is True
-    person.wait_for("> ")
-    person.type("\x04")
-    assert person.leave() == 0
-
-
-def loading(exchange: Exchange) -> None:
-    exchange.begin_stream()
-    exchange.send(": Loading the model: 43 %\n: keep-alive")
-    exchange.send(chunk("Yes."))
-    exchange.send({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    exchange.send(REPORT)
-    exchange.end_stream()
-
-
-def test_a_person_sees_how_much_of_the_model_is_loaded(daemon: FakeDaemon, person: Person) -> None:
-    daemon.route(CHAT, loading)
-    person.wait_for("> ")
-    person.type("hello\n")
-    person.wait_for("\x1b[2m[Loading the model: 43 %]\x1b[0m")
-    assert person.wait_for("Yes.") == "\r\x1b[K"
-    person.wait_for("> ")
-    person.type("\x04")
-    assert person.leave() == 0
-
-
-def test_a_chat_waits_until_its_session_can_be_seen(daemon: FakeDaemon) -> None:
-    answers = iter([True, True, False])
-
-    def session(exchange: Exchange) -> None:
-        if next(answers):
-            exchange.refuse(503, "model_loading", "The model is still loading.")
-        else:
-            exchange.refuse(404, "session_not_found", "This session does not exist.")
-
-    daemon.route("GET /v1/sessions/a", session)
-    done = llmctl(daemon, "chat", "--session", "a", lines="x\n")
-    assert (done.returncode, done.stdout) == (0, "X\n")
-    assert done.stderr.splitlines()[0] == "[llmd still loads its model; the chat goes on when it is loaded]"
-    assert [one.method for one in daemon.asked] == ["GET", "GET", "GET", "POST"]
-
-
-def test_a_pipe_gets_no_progress(daemon: FakeDaemon) -> None:
-    daemon.route(CHAT, thinking(progress(512), chunk("Yes.")))
-    done = llmctl(daemon, "chat", "--session", "a", lines="long\n")
-    assert done.stdout == "Yes.\n" and "prompt tokens processed" not in done.stderr
 
 
 # --- whose session it is ---------------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ class Terminal:
             output.answer(output.as_json(vars(turn)))
         else:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
-            _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
+            _note(turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # if input is not typed, Ctrl-C ends the program
 

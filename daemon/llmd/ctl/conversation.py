@@ -16,6 +16,7 @@ from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
 PROGRAM = "llmctl"
+_QUESTION_STAYS = "The question stays in the conversation"
 _LOOK_S = 0.5
 """Time between two attempts to get a session while llmd loads its model."""
 OWN = 0
@@ -105,22 +106,34 @@ class ChatTurn:
             display.text(text)
 
     @property
-    def is_cut_without_answer(self) -> bool:
-        """True if the limit on tokens ended the answer before it had any text, for example during the reasoning."""
-        return self.finish_reason == "length" and not self.reply.strip()
+    def has_answer(self) -> bool:
+        return bool(self.reply.strip())
+
+    @property
+    def keeps_question(self) -> bool:
+        """False if the answer did not begin, because Ctrl-C was pressed earlier. An answer that has only reasoning has
+        begun: the model may have spent minutes on it, and the user may want to ask for the rest.
+        """
+        return self.has_answer or bool(self.reasoning) or self.finish_reason != "cancelled"
 
     def summary(self) -> str:
         """Returns a summary such as "3 new tokens, 412 reused (exact_prefix), 57 generated"."""
+        during = " during the reasoning" if self.reasoning else ""
+        if self.finish_reason == "cancelled":
+            if not self.keeps_question:
+                return "cancelled before the answer began. The question is not part of the conversation"
+            return "cancelled" if self.has_answer else f"cancelled{during}. {_QUESTION_STAYS}"
         reused = self.session.get("reused_prompt_tokens", 0)
         new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
         reason = self.session.get("session_reset_reason") or "unknown"
         plural = "" if new == 1 else "s"
-        length = ", ended by the length limit" if self.finish_reason == "length" else ""
-        if self.is_cut_without_answer:
-            thinking = " during the reasoning" if self.reasoning else ""
-            length = f"; no answer: the length limit was reached{thinking}. The question stays in the conversation"
+        is_cut = self.finish_reason == "length"
+        end = ", ended by the length limit" if is_cut else ""
+        if not self.has_answer:
+            cause = "the length limit was reached" if is_cut else "the model ended the answer"
+            end = f"; no answer: {cause}{during}. {_QUESTION_STAYS}"
         generated = self.usage.get("completion_tokens", 0)
-        return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
+        return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{end}"
 
 
 class Conversation:
@@ -156,7 +169,8 @@ class Conversation:
         """Sends one message of the user and returns the turn.
 
         After Ctrl-C, the conversation keeps the part of the answer that has arrived. The session holds this part, too.
-        If the limit on tokens ends the answer before it has text, the conversation keeps only the question.
+        If the answer ends before it has text, for example during the reasoning, the conversation keeps only the
+        question.
         """
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
@@ -172,9 +186,9 @@ class Conversation:
         finally:
             if display is not None:
                 display.end()
-        if turn.reply.strip():
+        if turn.has_answer:
             messages.append({"role": "assistant", "content": turn.reply})
-        if turn.reply.strip() or turn.is_cut_without_answer:
+        if turn.keeps_question:
             self._messages[self.name] = messages
             if self.name != self._own:
                 self._keep()
