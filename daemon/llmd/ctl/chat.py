@@ -16,20 +16,13 @@ from contextlib import suppress
 from typing import TextIO
 
 from llmd.core import session_key
-from llmd.ctl import advice, conversation_files, output, text
+from llmd.ctl import advice, conversation_files, output
+from llmd.ctl.chat_commands import HELP, Commands
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_USAGE, Context, Verbs, add_verb
 from llmd.ctl.conversation import Conversation, Display
 
 TYPED_LINES_MAX = 1000
-
-COMMANDS = """\
-/reset          reset the session and start a new conversation
-/session        show this session
-/session ID     continue another session
-/help           list these commands
-/quit           end the chat, as Ctrl-D does
-Ctrl-C stops an answer. End a line with \\ to continue your message in the next line."""
 
 EPILOG = f"""\
 llmctl shows the model's reasoning dimmed, on standard error; reasoning is not part of the conversation.
@@ -40,7 +33,7 @@ the lines that you type, and the arrow keys show them in later chats.
 If standard input is not a terminal, each of its lines is one message.
 
 In the chat:
-{COMMANDS}
+{HELP}
 
 examples:
   llmctl chat
@@ -70,28 +63,22 @@ class Terminal:
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
         self._conversation = conversation
+        self._commands = Commands(context, conversation)
         self._interactive = is_terminal(sys.stdin)
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
-            _note(f"{self._session_line()}; /help lists commands, Ctrl-D ends the chat")
-        while (line := self._read()) is not None:
-            if line == "/quit":
-                return
+            self._context.note(f"{self._conversation.title()}; /help lists commands, Ctrl-D ends the chat")
+        while not self._commands.is_over and (line := self._read()) is not None:
             if line:
                 self._answer(line)
 
-    def _session_line(self) -> str:
-        """Returns a text with the name of the current session and the number of turns in its conversation."""
-        n = self._conversation.n_turns
-        return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
-
     def _answer(self, line: str) -> None:
         try:
-            if line.startswith("/"):
-                self._command(line)
+            if line.startswith("/") and not line.startswith("//"):
+                self._commands.run(line)
             else:
-                self._turn(line)
+                self._turn(line[1:] if line.startswith("//") else line)
         except KeyboardInterrupt:  # Ctrl-C was pressed after an answer, before the next prompt
             if not self._interactive:
                 raise
@@ -128,33 +115,9 @@ class Terminal:
             output.answer(output.as_json(vars(turn)))
         else:
             turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
-            _note(turn.summary())
+            self._context.note(turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # if input is not typed, Ctrl-C ends the program
-
-    def _command(self, line: str) -> None:
-        verb, _, argument = line.partition(" ")
-        if verb == "/reset":
-            self._conversation.reset()
-            _note(f"session {self._conversation.name} reset")
-        elif verb == "/session" and argument.strip():
-            self._go_on_in(argument.strip())
-        elif verb == "/session":
-            from llmd.ctl import sessions
-
-            raw = self._conversation.client.session(self._conversation.name)
-            self._context.say(raw, lambda: sessions.details(raw))
-        elif verb == "/help":
-            output.answer(COMMANDS)
-        else:
-            self._context.warn(f"{verb} is not a command; /help lists all commands")
-
-    def _go_on_in(self, name: str) -> None:
-        if not session_key.is_valid(name):
-            self._context.warn(session_key.invalid_id("/session", name).message)
-            return
-        self._conversation.name = name
-        _note(self._session_line())
 
 
 def run(context: Context) -> int | None:
@@ -166,7 +129,7 @@ def run(context: Context) -> int | None:
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in values.items() if value is not None}
-    conversation = Conversation(context.client, name, own, options.system, settings, _note)
+    conversation = Conversation(context.client, name, own, options.system, settings, context.note)
     remember = _typed_lines() if is_terminal(sys.stdin) else None
     signal.signal(signal.SIGINT, signal.default_int_handler)  # needed if llmctl's parent process ignores SIGINT
     for number in (signal.SIGHUP, signal.SIGTERM):
@@ -188,11 +151,6 @@ def _refusal(refused: DaemonRefused) -> str:
     in the chat.
     """
     return f"{refused} /reset starts a new conversation." if refused.code == "context_length_exceeded" else str(refused)
-
-
-def _note(note: str) -> None:
-    """Writes a note to standard error, so that standard output contains only answers."""
-    output.remark(text.dim(f"[{note}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:

@@ -5,13 +5,13 @@ printing.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from llmd.ctl import output
+from llmd.ctl import output, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
-from llmd.ctl.text import printable
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -32,21 +32,25 @@ class Context:
     options: argparse.Namespace
     json: bool
 
-    def say(self, raw: Json, text: Callable[[], str]) -> None:
-        """Prints an answer of the daemon. With --json this is `raw` as JSON, otherwise the result of `text`."""
-        output.answer(output.as_json(raw) if self.json else self.rendered(text))
+    def say(self, raw: Json, render: Callable[[], str]) -> None:
+        """Prints an answer of the daemon. With --json this is `raw` as JSON, otherwise the result of `render`."""
+        output.answer(output.as_json(raw) if self.json else self.rendered(render))
 
-    def rendered(self, text: Callable[[], T]) -> T:
-        """Returns the result of `text`. `text` fails if the answer does not have the form of llmd's answers. Another
-        server must have sent such an answer, so this method raises DaemonAbsent.
+    def rendered(self, render: Callable[[], T]) -> T:
+        """Returns the result of `render`. `render` fails if the answer does not have the form of llmd's answers.
+        Another server must have sent such an answer, so this method raises DaemonAbsent.
         """
         try:
-            return text()
+            return render()
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             raise DaemonAbsent(self.client.socket_path, "foreign", f"unexpected answer: {error}") from error
 
-    def warn(self, text: str) -> None:
-        output.remark(printable(f"llmctl: {text}"))
+    def warn(self, warning: str) -> None:
+        output.remark(text.printable(f"llmctl: {warning}"))
+
+    def note(self, note: str) -> None:
+        """Writes a dimmed note to standard error, so that standard output contains only answers."""
+        output.remark(text.dim(f"[{text.printable(note)}]", sys.stderr))
 
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:

@@ -165,6 +165,11 @@ class Conversation:
     def n_turns(self) -> int:
         return conversation_files.n_turns(self.messages)
 
+    def title(self) -> str:
+        """Returns a text with the name of the session, and the number of turns in its conversation."""
+        n = self.n_turns
+        return f"session {self.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
+
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
         """Sends one message of the user and returns the turn.
 

@@ -29,12 +29,13 @@ def run(context: Context) -> None:
     context.say(raw, lambda: story(raw))
 
 
-def story(raw: Json) -> str:
+def story(raw: Json, *, only_last: bool = False) -> str:
     turns = raw.get("turns") or []
     if not turns:
         return f"{text.scalar(raw.get('id'))}: no turn since llmd started"
     slots = {turn.get("slot") for turn in turns}
-    return "\n".join(paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1))
+    paragraphs = [paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1)]
+    return "\n".join(paragraphs[-1:] if only_last else paragraphs)
 
 
 def paragraph(number: int, turn: Json, has_several_branches: bool) -> str:

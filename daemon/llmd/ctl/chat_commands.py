@@ -1,0 +1,92 @@
+"""The slash commands of llmctl chat: what each does, and its help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llmd.core import session_key
+from llmd.ctl import explain, output, sessions
+from llmd.ctl.context import Context
+from llmd.ctl.conversation import Conversation
+from llmd.process.help_text import nearest
+
+
+class Commands:
+    """Executes the lines that begin with a slash."""
+
+    def __init__(self, context: Context, conversation: Conversation) -> None:
+        self._context = context
+        self._conversation = conversation
+        self.is_over = False
+        """True after /quit."""
+
+    def run(self, line: str) -> None:
+        """Executes a command. If its name is unknown, or an argument is missing or not expected, only says so."""
+        name, *rest = line.split(maxsplit=1)
+        argument = rest[0] if rest else ""
+        command = COMMANDS.get(name)
+        if command is None:
+            self._context.warn(
+                f"{name} is not a command{nearest(name, COMMANDS)}; /help lists all commands. To send a message that "
+                "begins with a slash, type two slashes"
+            )
+        elif command.takes(argument):
+            command.run(self, argument)
+        else:
+            self._context.warn(f"usage: {command.usage(name)}")
+
+    def explain(self, _: str) -> None:
+        raw = self._conversation.client.explain(self._conversation.name)
+        self._context.say(raw, lambda: explain.story(raw, only_last=True))
+
+    def session(self, name: str) -> None:
+        if not name:
+            raw = self._conversation.client.session(self._conversation.name)
+            self._context.say(raw, lambda: sessions.details(raw))
+        elif session_key.is_valid(name):
+            self._conversation.name = name
+            self._context.note(self._conversation.title())
+        else:
+            self._context.warn(session_key.invalid_id("/session", name).message)
+
+    def reset(self, _: str) -> None:
+        self._conversation.reset()
+        self._context.note(f"session {self._conversation.name} reset")
+
+    def help(self, _: str) -> None:
+        output.answer(HELP)
+
+    def quit(self, _: str) -> None:
+        self.is_over = True
+
+
+@dataclass(frozen=True)
+class Command:
+    run: Callable[[Commands, str], None]
+    argument: str
+    """What follows the name of the command: nothing, a word in capitals, or in brackets if it can be left out."""
+    help: str
+
+    def takes(self, argument: str) -> bool:
+        return bool(self.argument) if argument else not self.argument or self.argument.startswith("[")
+
+    def usage(self, name: str) -> str:
+        return f"{name} {self.argument}".rstrip()
+
+
+COMMANDS = {
+    "/explain": Command(Commands.explain, "", "say why the last answer was warm or cold"),
+    "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),
+    "/reset": Command(Commands.reset, "", "reset the session and start a new conversation"),
+    "/help": Command(Commands.help, "", "list these commands"),
+    "/quit": Command(Commands.quit, "", "end the chat, as Ctrl-D does"),
+}
+_WIDTH = max(len(command.usage(name)) for name, command in COMMANDS.items())
+HELP = "\n".join(
+    [f"{command.usage(name).ljust(_WIDTH)}  {command.help}" for name, command in COMMANDS.items()]
+    + [
+        "A message that begins with // is sent with one slash. Ctrl-C stops an answer.",
+        "End a line with \\ to continue your message in the next line.",
+    ]
+)
