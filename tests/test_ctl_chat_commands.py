@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmd.ctl.chat_commands import COMMANDS, HELP
-from tests.fake_daemon import CHAT, FakeDaemon, asked, echo, llmctl
+from tests.fake_daemon import CHAT, LAST, REPORT, Exchange, FakeDaemon, Route, asked, chunk, echo, home, llmctl
 from tests.person import Person
 
 
@@ -109,3 +109,146 @@ def test_explain_as_json(daemon: FakeDaemon) -> None:
     daemon.route("GET /v1/sessions/a/explain", {"id": "a", "turns": [COLD, TURN]})
     done = llmctl(daemon, "chat", "--session", "a", "--json", lines="/explain\n")
     assert json.loads(done.stdout)["turns"][-1] == TURN
+
+
+# --- /retry and /undo ------------------------------------------------------------------------------------------------
+
+
+def answers(*texts: str) -> Route:
+    """Answers each request with the next text."""
+    left = list(texts)
+
+    def answer(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.send(chunk(left.pop(0)))
+        exchange.send(LAST)
+        exchange.send(REPORT)
+        exchange.end_stream()
+
+    return answer
+
+
+def refuse(exchange: Exchange) -> None:
+    exchange.refuse(429, "queue_full", "Too many.")
+
+
+def previous(daemon: FakeDaemon) -> list[Path]:
+    return list(home(daemon).rglob("*.previous-*.json"))
+
+
+def test_retry_replaces_the_last_answer(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, answers("A", "B", "C", "D", "E"))
+    chat(daemon, "one", "two", "/retry", "three")
+    assert [contents(request) for request in asked(daemon)[1:]] == [
+        ["one", "A", "two"], ["one", "A", "two"], ["one", "A", "two", "C", "three"],
+    ]  # fmt: skip
+    chat(daemon, "four")
+    assert contents(asked(daemon)[-1]) == ["one", "A", "two", "C", "three", "D", "four"]
+    assert previous(daemon) == [], "the file has no conversation of another chat"
+
+
+def test_retry_of_an_earlier_run(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, answers("A", "B", "C"))
+    chat(daemon, "one")
+    chat(daemon, "/retry")
+    chat(daemon, "two")
+    assert contents(asked(daemon)[1]) == ["one"] and contents(asked(daemon)[2]) == ["one", "B", "two"]
+
+
+def test_retry_asks_the_question_that_was_refused(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("ONE")
+    daemon.route(CHAT, refuse)
+    person.wait_for("> ")
+    person.type("two\n")
+    person.wait_for("Too many.")
+    daemon.route(CHAT, echo)
+    person.wait_for("> ")
+    person.type("/retry\n")
+    person.wait_for("TWO")
+    person.wait_for("> ")
+    person.type("/retry\n")
+    person.wait_for("TWO")
+    assert [contents(request) for request in asked(daemon)[1:]] == 3 * [["one", "ONE", "two"]]
+
+
+def test_a_retry_without_text_keeps_the_earlier_answer(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, answers("A", "", "C"))
+    said = chat(daemon, "one", "/retry", "two")
+    assert "[the earlier answer stays in the conversation]" in said
+    assert contents(asked(daemon)[-1]) == ["one", "A", "two"]
+
+
+def test_retry_of_a_question_without_an_answer(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, answers("", "", "B", "C"))
+    said = chat(daemon, "one", "/retry", "/retry", "two")
+    assert "/retry asks it again, /undo removes it" in said and "earlier answer" not in said
+    assert [contents(request) for request in asked(daemon)] == [["one"], ["one"], ["one"], ["one", "B", "two"]]
+
+
+def test_undo_removes_the_last_question_and_its_answer(daemon: FakeDaemon) -> None:
+    said = chat(daemon, "one", "two\\", "more", "/undo", "three")
+    assert "[removed: two more]" in said
+    assert contents(asked(daemon)[-1]) == ["one", "ONE", "three"]
+    chat(daemon, "/undo", "/undo")
+    chat(daemon, "four")
+    assert contents(asked(daemon)[-1]) == ["four"]
+    assert previous(daemon) == []
+
+
+def test_undo_keeps_the_system_message(daemon: FakeDaemon) -> None:
+    lines = "one\n/undo\ntwo\n"
+    llmctl(daemon, "chat", "--session", "a", "--system", "S", lines=lines)
+    assert contents(asked(daemon)[-1]) == ["S", "two"]
+
+
+def test_undo_removes_a_question_that_was_refused(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("ONE")
+    daemon.route(CHAT, refuse)
+    person.wait_for("> ")
+    person.type("two\n")
+    person.wait_for("Too many.")
+    person.wait_for("> ")
+    person.type("/undo\n")
+    person.wait_for("[removed: two]")
+    daemon.route(CHAT, echo)
+    person.wait_for("> ")
+    person.type("/retry\n")
+    person.wait_for("ONE")
+    assert contents(asked(daemon)[-1]) == ["one"]
+
+
+def test_a_refused_question_belongs_to_its_session(daemon: FakeDaemon, person: Person) -> None:
+    daemon.route(CHAT, refuse)
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("Too many.")
+    person.wait_for("> ")
+    person.type("/session b\n")
+    person.wait_for("[session b]")
+    person.wait_for("> ")
+    person.type("/retry\n")
+    person.wait_for("there is no question to answer again")
+    assert len(asked(daemon)) == 1
+
+
+def test_an_empty_conversation_has_nothing_to_retry_or_undo(daemon: FakeDaemon) -> None:
+    assert chat(daemon, "/retry", "/undo").splitlines() == [
+        "llmctl: there is no question to answer again",
+        "llmctl: there is no question to remove",
+    ]
+    assert asked(daemon) == []
+
+
+def test_undo_keeps_the_conversation_of_another_chat(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("generated]")
+    chat(daemon, "two", session="desk")
+    person.type("/undo\n")
+    person.wait_for("[another chat uses session desk")
+    person.wait_for("[removed: one]")
+    assert "TWO" in previous(daemon)[0].read_text()

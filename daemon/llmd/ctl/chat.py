@@ -20,7 +20,7 @@ from llmd.ctl import advice, conversation_files, output
 from llmd.ctl.chat_commands import HELP, Commands
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_USAGE, Context, Verbs, add_verb
-from llmd.ctl.conversation import Conversation, Display
+from llmd.ctl.conversation import ChatTurn, Conversation, Display
 
 TYPED_LINES_MAX = 1000
 
@@ -63,7 +63,7 @@ class Terminal:
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
         self._conversation = conversation
-        self._commands = Commands(context, conversation)
+        self._commands = Commands(context, conversation, self._show)
         self._interactive = is_terminal(sys.stdin)
 
     def run(self) -> None:
@@ -78,7 +78,8 @@ class Terminal:
             if line.startswith("/") and not line.startswith("//"):
                 self._commands.run(line)
             else:
-                self._turn(line[1:] if line.startswith("//") else line)
+                question = line[1:] if line.startswith("//") else line
+                self._show(lambda display: self._conversation.ask(question, display))
         except KeyboardInterrupt:  # Ctrl-C was pressed after an answer, before the next prompt
             if not self._interactive:
                 raise
@@ -109,15 +110,18 @@ class Terminal:
             if not line.endswith("\\"):
                 return "\n".join(lines).strip()
 
-    def _turn(self, question: str) -> None:
-        if self._context.json:
-            turn = self._conversation.ask(question)
+    def _show(self, generate: Callable[[Display | None], ChatTurn | None]) -> ChatTurn | None:
+        display = None if self._context.json else Display(hides_thinking=self._context.options.hide_thinking)
+        turn = generate(display)
+        if turn is None:
+            return None
+        if display is None:
             output.answer(output.as_json(vars(turn)))
         else:
-            turn = self._conversation.ask(question, Display(hides_thinking=self._context.options.hide_thinking))
             self._context.note(turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # if input is not typed, Ctrl-C ends the program
+        return turn
 
 
 def run(context: Context) -> int | None:

@@ -6,17 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from llmd.core import session_key
-from llmd.ctl import explain, output, sessions
+from llmd.ctl import explain, output, sessions, text
 from llmd.ctl.context import Context
-from llmd.ctl.conversation import Conversation
+from llmd.ctl.conversation import ChatTurn, Conversation, Display
 from llmd.process.help_text import nearest
+
+QUESTION_CELLS_MAX = 60
+Show = Callable[[Callable[[Display | None], ChatTurn | None]], ChatTurn | None]
+"""Calls a function that generates an answer with a display for it, and shows the result. Returns the function's result.
+"""
 
 
 class Commands:
     """Executes the lines that begin with a slash."""
 
-    def __init__(self, context: Context, conversation: Conversation) -> None:
+    def __init__(self, context: Context, conversation: Conversation, show: Show) -> None:
         self._context = context
+        self._show = show
         self._conversation = conversation
         self.is_over = False
         """True after /quit."""
@@ -40,12 +46,27 @@ class Commands:
         raw = self._conversation.client.explain(self._conversation.name)
         self._context.say(raw, lambda: explain.story(raw, only_last=True))
 
+    def retry(self, _: str) -> None:
+        has_answer = self._conversation.has_answer
+        turn = self._show(self._conversation.retry)
+        if turn is None:
+            self._context.warn("there is no question to answer again")
+        elif has_answer and not turn.has_answer:
+            self._context.note("the earlier answer stays in the conversation")
+
+    def undo(self, _: str) -> None:
+        question = self._conversation.undo()
+        if question is None:
+            self._context.warn("there is no question to remove")
+        else:
+            self._context.note(f"removed: {text.shortened(text.one_line(question), QUESTION_CELLS_MAX)}")
+
     def session(self, name: str) -> None:
         if not name:
             raw = self._conversation.client.session(self._conversation.name)
             self._context.say(raw, lambda: sessions.details(raw))
         elif session_key.is_valid(name):
-            self._conversation.name = name
+            self._conversation.switch(name)
             self._context.note(self._conversation.title())
         else:
             self._context.warn(session_key.invalid_id("/session", name).message)
@@ -77,6 +98,8 @@ class Command:
 
 COMMANDS = {
     "/explain": Command(Commands.explain, "", "say why the last answer was warm or cold"),
+    "/retry": Command(Commands.retry, "", "generate the last answer again"),
+    "/undo": Command(Commands.undo, "", "remove the last question and its answer"),
     "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),
     "/reset": Command(Commands.reset, "", "reset the session and start a new conversation"),
     "/help": Command(Commands.help, "", "list these commands"),

@@ -16,7 +16,7 @@ from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
 PROGRAM = "llmctl"
-_QUESTION_STAYS = "The question stays in the conversation"
+_QUESTION_STAYS = "The question stays in the conversation; /retry asks it again, /undo removes it"
 _LOOK_S = 0.5
 """Time between two attempts to get a session while llmd loads its model."""
 OWN = 0
@@ -121,7 +121,7 @@ class ChatTurn:
         during = " during the reasoning" if self.reasoning else ""
         if self.finish_reason == "cancelled":
             if not self.keeps_question:
-                return "cancelled before the answer began. The question is not part of the conversation"
+                return "cancelled before the answer began. The conversation is unchanged; /retry asks again"
             return "cancelled" if self.has_answer else f"cancelled{during}. {_QUESTION_STAYS}"
         reused = self.session.get("reused_prompt_tokens", 0)
         new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
@@ -154,6 +154,8 @@ class Conversation:
         self._note = note
         self._noted: set[str] = set()
         self._messages: dict[str, list[Json]] = {}
+        self._failed_question = ""
+        """The last question, if its answer did not begin. It is not among the messages, but /retry asks it again."""
 
     @property
     def messages(self) -> list[Json]:
@@ -165,20 +167,60 @@ class Conversation:
     def n_turns(self) -> int:
         return conversation_files.n_turns(self.messages)
 
+    @property
+    def has_answer(self) -> bool:
+        """True if the last question has an answer."""
+        return not self._failed_question and bool(self.messages) and self.messages[-1]["role"] == "assistant"
+
     def title(self) -> str:
         """Returns a text with the name of the session, and the number of turns in its conversation."""
         n = self.n_turns
         return f"session {self.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
-        """Sends one message of the user and returns the turn.
+        """Sends one message of the user and returns the turn."""
+        self._failed_question = question
+        turn, messages = self._answer([*self.messages, {"role": "user", "content": question}], display)
+        if turn.keeps_question:
+            self._failed_question = ""
+            self._replace(messages)
+        return turn
+
+    def retry(self, display: Display | None = None) -> ChatTurn | None:
+        """Generates the last answer again. If the last question has no answer, asks that question. The earlier answer
+        is replaced only if the new one has text. Returns None if the conversation has no question.
+        """
+        if self._failed_question:
+            return self.ask(self._failed_question, display)
+        if not self.n_turns:
+            return None
+        turn, messages = self._answer(self.messages[: self._last_question() + 1], display)
+        if turn.has_answer:
+            self._replace(messages)
+        return turn
+
+    def undo(self) -> str | None:
+        """Removes the last question with its answer. The tokens of the session that belong to them are dropped with the
+        next message. Returns the question, or None if the conversation has none.
+        """
+        question, self._failed_question = self._failed_question, ""
+        if not question and self.n_turns:
+            index = self._last_question()
+            question = self.messages[index]["content"]
+            self._replace(self.messages[:index])
+        return question or None
+
+    def _last_question(self) -> int:
+        return max(index for index, message in enumerate(self.messages) if message["role"] == "user")
+
+    def _answer(self, messages: list[Json], display: Display | None) -> tuple[ChatTurn, list[Json]]:
+        """Requests the answer to these messages. Returns the turn, and the messages with the answer.
 
         After Ctrl-C, the conversation keeps the part of the answer that has arrived. The session holds this part, too.
         If the answer ends before it has text, for example during the reasoning, the conversation keeps only the
         question.
         """
         turn = ChatTurn()
-        messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}
         if display is not None:
             request["return_progress"] = True
@@ -191,13 +233,7 @@ class Conversation:
         finally:
             if display is not None:
                 display.end()
-        if turn.has_answer:
-            messages.append({"role": "assistant", "content": turn.reply})
-        if turn.keeps_question:
-            self._messages[self.name] = messages
-            if self.name != self._own:
-                self._keep()
-        return turn
+        return turn, [*messages, {"role": "assistant", "content": turn.reply}] if turn.has_answer else messages
 
     def _take(self, turn: ChatTurn, chunk: Json, display: Display | None) -> None:
         try:
@@ -209,6 +245,12 @@ class Conversation:
         self.client.reset(self.name)
         self._on_disk(lambda: conversation_files.forget(self.client.socket_path, self.name))
         self._messages.pop(self.name, None)
+        self._failed_question = ""
+
+    def switch(self, name: str) -> None:
+        """Continues the conversation of another session."""
+        self.name = name
+        self._failed_question = ""
 
     # --- conversations of earlier runs -------------------------------------------------------------------------------
 
@@ -273,10 +315,13 @@ class Conversation:
                 self._note_once("llmd still loads its model; the chat goes on when it is loaded")
                 time.sleep(_LOOK_S)
 
-    def _keep(self) -> None:
-        aside = self._on_disk(
-            lambda: conversation_files.save(self.client.socket_path, self.name, self._messages[self.name])
-        )
+    def _replace(self, messages: list[Json]) -> None:
+        """Replaces the messages of the current session, also in its file."""
+        replaced, self._messages[self.name] = self.messages, messages
+        if self.name == self._own:
+            return
+        stored = messages if conversation_files.n_turns(messages) else []  # a system message alone is no conversation
+        aside = self._on_disk(lambda: conversation_files.save(self.client.socket_path, self.name, stored, replaced))
         if aside is not None:
             self._note_once(
                 f"another chat uses session {self.name}, too; the other conversation was moved to {aside.parent}"

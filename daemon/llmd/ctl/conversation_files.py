@@ -52,12 +52,13 @@ def load(socket_path: str, session: str) -> list[Json]:
     raise DiskFailed(f"the stored conversation of session {session} is damaged and was moved to {aside}")
 
 
-def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
-    """Writes all messages of the session's conversation to its file. If the file has a conversation that these messages
-    do not continue, first renames the old file, and returns its new name.
+def save(socket_path: str, session: str, messages: list[Json], replaced: list[Json] | None = None) -> Path | None:
+    """Writes all messages of the session's conversation to its file. `replaced` is the conversation that the user has
+    replaced with these messages. It may be longer, for example after /undo. If the file has a conversation that neither
+    `replaced` nor `messages` continues, first renames the old file, and returns its new name.
     """
     with _reporting("store"), _locked():
-        return _write(_path(socket_path, session), session, socket_path, messages)
+        return _write(_path(socket_path, session), session, socket_path, messages, replaced)
 
 
 def set_aside(socket_path: str, session: str) -> Path | None:
@@ -148,7 +149,9 @@ def _read(path: Path) -> list[Json]:
         raise ValueError(str(error)) from error
 
 
-def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
+def _write(
+    path: Path, session: str, socket_path: str, messages: list[Json], replaced: list[Json] | None = None
+) -> Path | None:
     partial = path.with_name(f"{path.stem}.partial")  # only the holder of the lock writes this file
     content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
     try:
@@ -157,7 +160,8 @@ def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> 
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        aside = None if _begins(path, messages) else _set_aside(path)
+        is_known = _begins(path, messages) or (replaced is not None and _begins(path, replaced))
+        aside = None if is_known else _set_aside(path)
         os.replace(partial, path)
     except OSError:
         partial.unlink(missing_ok=True)
