@@ -18,9 +18,10 @@ from typing import TextIO
 from llmd.core import session_key
 from llmd.ctl import advice, conversation_files, output
 from llmd.ctl.chat_commands import HELP, Commands
+from llmd.ctl.chat_turn import ChatTurn, Display
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_USAGE, Context, Verbs, add_verb
-from llmd.ctl.conversation import ChatTurn, Conversation, Display
+from llmd.ctl.conversation import Conversation
 
 TYPED_LINES_MAX = 1000
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from llmd.core import session_key
 from llmd.ctl import explain, output, sessions, text
+from llmd.ctl.chat_turn import ChatTurn, Display
 from llmd.ctl.context import Context
-from llmd.ctl.conversation import ChatTurn, Conversation, Display
+from llmd.ctl.conversation import Conversation
 from llmd.process.help_text import nearest
 
 QUESTION_CELLS_MAX = 60
