@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from llmd.core.sampling_table import SAMPLING
 from llmd.ctl.chat_commands import COMMANDS, HELP
+from llmd.ctl.chat_settings import PARAMETERS
+from llmd.dialects.openai.wire.request import ChatCompletionRequest
 from tests.fake_daemon import CHAT, LAST, REPORT, Exchange, FakeDaemon, Route, asked, chunk, echo, home, llmctl
 from tests.person import Person
 
@@ -252,3 +255,86 @@ def test_undo_keeps_the_conversation_of_another_chat(daemon: FakeDaemon, person:
     person.wait_for("[another chat uses session desk")
     person.wait_for("[removed: one]")
     assert "TWO" in previous(daemon)[0].read_text()
+
+
+# --- /system and /set ------------------------------------------------------------------------------------------------
+
+
+def test_system_sets_the_system_prompt_of_the_conversation(daemon: FakeDaemon) -> None:
+    said = chat(daemon, "/system", "/system Be loud.", "one", "/system Be\\", "quiet.", "two", '/system ""', "three")
+    assert [contents(request)[:2] for request in asked(daemon)] == [
+        ["Be loud.", "one"], ["Be\nquiet.", "one"], ["one", "ONE"],
+    ]  # fmt: skip
+    notes = [line for line in said.splitlines() if "system prompt" in line]
+    again = "; the next answer prefills the conversation again]"
+    assert notes == [
+        "[this conversation has no system prompt]",
+        "[system prompt set]",
+        f"[system prompt set{again}",
+        f"[system prompt removed{again}",
+    ]
+    assert previous(daemon) == []
+
+
+def test_system_shows_the_system_prompt(daemon: FakeDaemon) -> None:
+    chat(daemon, "/system Be loud.", "one")
+    assert llmctl(daemon, "chat", "--session", "a", lines="/system\n").stdout == "Be loud.\n"
+
+
+def test_a_reset_keeps_the_system_prompt(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/reset", {"id": "a"})
+    chat(daemon, "/system Be loud.", "one", "/reset", "two")
+    assert contents(asked(daemon)[-1]) == ["Be loud.", "two"]
+
+
+def test_set_sets_parameters_for_the_rest_of_the_chat(daemon: FakeDaemon) -> None:
+    said = chat(daemon, "/set temperature 0.5", "/set seed 7", "one", "/session b", "/set seed default", "two")
+    first, second = asked(daemon)
+    assert (first["temperature"], first["seed"]) == (0.5, 7)
+    assert second["temperature"] == 0.5 and "seed" not in second
+    for note in ("[temperature is 0.5]", "[seed is 7]", "[seed is not set, so its default applies]"):
+        assert note in said
+
+
+def test_set_changes_the_options_of_the_command_line(daemon: FakeDaemon) -> None:
+    lines = "/set\n/set max_tokens 9\none\n"
+    done = llmctl(daemon, "chat", "--session", "a", "--max-tokens", "5", lines=lines)
+    assert done.stdout.startswith("max_tokens 5\nnot set: temperature, top_p, ")
+    assert asked(daemon)[0]["max_tokens"] == 9
+
+
+@pytest.mark.parametrize(
+    ("setting", "error"),
+    [
+        ("temprature 1", "there is no parameter temprature (did you mean temperature?); /set lists all parameters"),
+        ("session_id b", "there is no parameter session_id; /set lists all parameters"),
+        ("samplers", "there is no parameter samplers; /set lists all parameters"),
+        ("temperature hot", "temperature cannot be hot: it must be a number from 0 to 100, or default"),
+        ("temperature nan", "temperature cannot be nan: it must be a number from 0 to 100, or default"),
+        ("temperature -1", "temperature cannot be -1: it must be a number from 0 to 100, or default"),
+        ("top_p 1.5", "top_p cannot be 1.5: it must be a number from 0 to 1, or default"),
+        ("top_p 0.5 0.6", "top_p cannot be 0.5 0.6: it must be a number from 0 to 1, or default"),
+        ("top_k 2.5", "top_k cannot be 2.5: it must be a whole number from -1 to 1,073,741,824, or default"),
+        ("max_tokens 0", "max_tokens cannot be 0: it must be a whole number from 1 to 2,147,483,647, or default"),
+    ],
+)
+def test_a_wrong_setting_changes_nothing(daemon: FakeDaemon, setting: str, error: str) -> None:
+    name = setting.split()[0]
+    before = {name: 1} if name in PARAMETERS else {}
+    said = chat(daemon, *(f"/set {name} 1" for name in before), f"/set {setting}", "one")
+    assert f"llmctl: {error}\n" in said
+    assert {name: value for name, value in asked(daemon)[0].items() if name in (*PARAMETERS, "samplers")} == before
+
+
+def test_set_describes_a_parameter(daemon: FakeDaemon) -> None:
+    said = llmctl(daemon, "chat", "--session", "a", lines="/set top_p 0.5\n/set top_p\n/set top_k\n").stdout
+    assert said.splitlines()[:2] == [
+        "top_p is 0.5; possible: a number from 0 to 1",
+        "Keep the most likely tokens that together reach this probability. 1: off.",
+    ]
+    assert "top_k is not set, so its default applies; possible: a whole number from -1 to" in said
+
+
+def test_set_knows_the_parameters_of_the_api() -> None:
+    assert set(PARAMETERS) <= set(ChatCompletionRequest.__struct_fields__)
+    assert len(PARAMETERS) == len([row for row in SAMPLING if row.note]) + 1

@@ -214,8 +214,9 @@ def test_types_do_no_io() -> None:
 
 
 def test_llmctl_knows_only_its_client() -> None:
-    """llmctl may use socket_trust (the path of the socket, and trust in it), help_text (--help and suggestions) and
-    session_key (valid ids). It imports libllm only when a verb needs it. Only the verbs about models use `models`.
+    """llmctl may use socket_trust (the path of the socket, and trust in it), help_text (--help and suggestions),
+    session_key (valid ids) and sampling_table (names and ranges of parameters). It imports libllm only when a verb
+    needs it. Only the verbs about models use `models`.
     """
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
@@ -225,6 +226,7 @@ def test_llmctl_knows_only_its_client() -> None:
         "llmd.process.socket_trust",
         "llmd.process.help_text",
         "llmd.core.session_key",
+        "llmd.core.sampling_table",
         "llmd.engine.native",
         "llmd.engine.segment",
     }

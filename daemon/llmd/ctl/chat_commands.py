@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from llmd.core import session_key
-from llmd.ctl import explain, output, sessions, text
+from llmd.ctl import chat_settings, explain, output, sessions, text
 from llmd.ctl.chat_turn import ChatTurn, Display
 from llmd.ctl.context import Context
 from llmd.ctl.conversation import Conversation
 from llmd.process.help_text import nearest
 
 QUESTION_CELLS_MAX = 60
+NO_PROMPT = '""'
 Show = Callable[[Callable[[Display | None], ChatTurn | None]], ChatTurn | None]
 """Calls a function that generates an answer with a display for it, and shows the result. Returns the function's result.
 """
@@ -62,6 +63,35 @@ class Commands:
         else:
             self._context.note(f"removed: {text.shortened(text.one_line(question), QUESTION_CELLS_MAX)}")
 
+    def system(self, prompt: str) -> None:
+        if prompt:
+            self._conversation.set_system("" if prompt == NO_PROMPT else prompt)
+            done = "removed" if prompt == NO_PROMPT else "set"
+            again = "; the next answer prefills the conversation again" if self._conversation.n_turns else ""
+            self._context.note(f"system prompt {done}{again}")
+        elif self._conversation.system:
+            output.answer(text.printable(self._conversation.system))
+        else:
+            self._context.note("this conversation has no system prompt")
+
+    def set(self, argument: str) -> None:
+        name, *value = argument.split(maxsplit=1) or [""]
+        settings = self._conversation.settings
+        try:
+            if value:
+                self._set(name, chat_settings.parse(name, value[0]))
+            else:
+                output.answer(chat_settings.describe(name, settings) if name else chat_settings.overview(settings))
+        except chat_settings.SettingRefused as refused:
+            self._context.warn(str(refused))
+
+    def _set(self, name: str, value: float | None) -> None:
+        if value is None:
+            self._conversation.settings.pop(name, None)
+        else:
+            self._conversation.settings[name] = value
+        self._context.note(chat_settings.state(name, self._conversation.settings))
+
     def session(self, name: str) -> None:
         if not name:
             raw = self._conversation.client.session(self._conversation.name)
@@ -101,6 +131,8 @@ COMMANDS = {
     "/explain": Command(Commands.explain, "", "say why the last answer was warm or cold"),
     "/retry": Command(Commands.retry, "", "generate the last answer again"),
     "/undo": Command(Commands.undo, "", "remove the last question and its answer"),
+    "/system": Command(Commands.system, "[TEXT]", f"show or set the system prompt; {NO_PROMPT} removes it"),
+    "/set": Command(Commands.set, "[NAME [VALUE]]", "show or set sampling parameters, such as temperature"),
     "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),
     "/reset": Command(Commands.reset, "", "reset the session and start a new conversation"),
     "/help": Command(Commands.help, "", "list these commands"),

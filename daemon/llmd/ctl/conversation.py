@@ -29,13 +29,14 @@ class Conversation:
     """
 
     def __init__(
-        self, client: Client, name: str, own: bool, system: str | None, options: Json, note: Callable[[str], None]
+        self, client: Client, name: str, own: bool, system: str | None, settings: Json, note: Callable[[str], None]
     ) -> None:
         self.client = client
         self.name = name
         self._own = name if own else None
         self._system = system
-        self._options = options
+        self.settings = settings
+        """The sampling parameters of all requests, by their names in requests."""
         self._note = note
         self._noted: set[str] = set()
         self._messages: dict[str, list[Json]] = {}
@@ -106,7 +107,7 @@ class Conversation:
         question.
         """
         turn = ChatTurn()
-        request = self._options | {"messages": messages, "session_id": self.name}
+        request = self.settings | {"messages": messages, "session_id": self.name}
         if display is not None:
             request["return_progress"] = True
         try:
@@ -127,10 +128,21 @@ class Conversation:
             raise DaemonAbsent(self.client.socket_path, "foreign", f"unexpected answer: {error}") from error
 
     def reset(self) -> None:
+        """Resets the session, and begins a new conversation with the same system prompt."""
+        system = [one for one in self.messages if one["role"] == "system"]
         self.client.reset(self.name)
         self._on_disk(lambda: conversation_files.forget(self.client.socket_path, self.name))
-        self._messages.pop(self.name, None)
+        self._messages[self.name] = system
         self._failed_question = ""
+
+    @property
+    def system(self) -> str:
+        return "\n".join(one["content"] for one in self.messages if one["role"] == "system")
+
+    def set_system(self, prompt: str) -> None:
+        """Replaces the system prompt of this conversation. If `prompt` is empty, removes it."""
+        others = [one for one in self.messages if one["role"] != "system"]
+        self._replace([{"role": "system", "content": prompt}, *others] if prompt else others)
 
     def switch(self, name: str) -> None:
         """Continues the conversation of another session."""
@@ -203,9 +215,10 @@ class Conversation:
     def _replace(self, messages: list[Json]) -> None:
         """Replaces the messages of the current session, also in its file."""
         replaced, self._messages[self.name] = self.messages, messages
-        if self.name == self._own:
+        is_empty = not conversation_files.n_turns(messages)  # a system message alone is no conversation
+        if self.name == self._own or (is_empty and not conversation_files.n_turns(replaced)):
             return
-        stored = messages if conversation_files.n_turns(messages) else []  # a system message alone is no conversation
+        stored = [] if is_empty else messages
         aside = self._on_disk(lambda: conversation_files.save(self.client.socket_path, self.name, stored, replaced))
         if aside is not None:
             self._note_once(
