@@ -338,3 +338,60 @@ def test_set_describes_a_parameter(daemon: FakeDaemon) -> None:
 def test_set_knows_the_parameters_of_the_api() -> None:
     assert set(PARAMETERS) <= set(ChatCompletionRequest.__struct_fields__)
     assert len(PARAMETERS) == len([row for row in SAMPLING if row.note]) + 1
+
+
+# --- /fork -----------------------------------------------------------------------------------------------------------
+
+
+def test_fork_continues_in_a_copy(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/fork", {"id": "b", "tokens": 14})
+    assert "[session b, after 1 turn]" in chat(daemon, "one", "/fork b", "two", "/session a", "three")
+    assert [one.body for one in daemon.asked if one.path.endswith("/fork")] == [{"session_id": "b"}]
+    turns = [(request["session_id"], contents(request)) for request in asked(daemon) if "messages" in request]
+    assert turns == [("a", ["one"]), ("b", ["one", "ONE", "two"]), ("a", ["one", "ONE", "three"])]
+    chat(daemon, "four", session="b")
+    assert contents(asked(daemon)[-1]) == ["one", "ONE", "two", "TWO", "four"]
+
+
+def test_a_fork_of_a_chat_without_a_name_is_kept(daemon: FakeDaemon, tmp_path: Path) -> None:
+    someone = Person(daemon, tmp_path / "state")
+    name = someone.wait_for("; /help").rpartition("session ")[2]
+    daemon.route(f"POST /v1/sessions/{name}/fork", {"id": "b", "tokens": 14})
+    someone.wait_for("> ")
+    someone.type("one\n")
+    someone.wait_for("generated]")
+    someone.wait_for("> ")
+    someone.type("/fork b\n")
+    someone.wait_for("[session b, after 1 turn]")
+    someone.wait_for("> ")
+    someone.type("\x04")
+    assert someone.leave() == 0
+    closed = [one.path for one in daemon.asked if one.method == "DELETE"]
+    assert closed == [f"/v1/sessions/{name}"], "only the session without a name is closed"
+    chat(daemon, "two", session="b")
+    assert contents(asked(daemon)[-1]) == ["one", "ONE", "two"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (409, "session_exists", "a session b exists already: choose another name, or continue it with /session b"),
+        (404, "session_not_found", "llmd does not hold the session a; send a message first"),
+    ],
+)
+def test_a_refused_fork_changes_nothing(daemon: FakeDaemon, status: int, code: str, said: str) -> None:
+    daemon.route("POST /v1/sessions/a/fork", lambda exchange: exchange.refuse(status, code, "No."))
+    assert said in chat(daemon, "/fork b", "one")
+    assert asked(daemon)[-1]["session_id"] == "a"
+
+
+def test_a_fork_with_an_invalid_name(daemon: FakeDaemon) -> None:
+    assert "'b c' is not a valid session id" in chat(daemon, "/fork b c")
+    assert daemon.asked == []
+
+
+def test_a_fork_keeps_the_stored_conversation_of_a_forgotten_session(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/fork", {"id": "b", "tokens": 14})
+    chat(daemon, "old", session="b")
+    assert "[the earlier conversation of session b was moved to " in chat(daemon, "one", "/fork b")
+    assert "OLD" in previous(daemon)[0].read_text()

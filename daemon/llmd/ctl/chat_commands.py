@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from llmd.core import session_key
 from llmd.ctl import chat_settings, explain, output, sessions, text
 from llmd.ctl.chat_turn import ChatTurn, Display
+from llmd.ctl.client import DaemonRefused
 from llmd.ctl.context import Context
 from llmd.ctl.conversation import Conversation
 from llmd.process.help_text import nearest
 
 QUESTION_CELLS_MAX = 60
+FORK_REFUSALS = {
+    "session_exists": "a session {new} exists already: choose another name, or continue it with /session {new}",
+    "session_not_found": "llmd does not hold the session {old}; send a message first, and fork the session then",
+}
+"""What the user can do about an error of the daemon, by its code."""
 NO_PROMPT = '""'
 Show = Callable[[Callable[[Display | None], ChatTurn | None]], ChatTurn | None]
 """Calls a function that generates an answer with a display for it, and shows the result. Returns the function's result.
@@ -62,6 +68,19 @@ class Commands:
             self._context.warn("there is no question to remove")
         else:
             self._context.note(f"removed: {text.shortened(text.one_line(question), QUESTION_CELLS_MAX)}")
+
+    def fork(self, name: str) -> None:
+        if not session_key.is_valid(name):
+            self._context.warn(session_key.invalid_id("/fork", name).message)
+            return
+        try:
+            self._conversation.fork(name)
+        except DaemonRefused as refused:
+            if refused.code not in FORK_REFUSALS:
+                raise
+            self._context.warn(FORK_REFUSALS[refused.code].format(old=self._conversation.name, new=name))
+        else:
+            self._context.note(self._conversation.title())
 
     def system(self, prompt: str) -> None:
         if prompt:
@@ -131,6 +150,7 @@ COMMANDS = {
     "/explain": Command(Commands.explain, "", "say why the last answer was warm or cold"),
     "/retry": Command(Commands.retry, "", "generate the last answer again"),
     "/undo": Command(Commands.undo, "", "remove the last question and its answer"),
+    "/fork": Command(Commands.fork, "NAME", "copy this session to a new one, and continue there"),
     "/system": Command(Commands.system, "[TEXT]", f"show or set the system prompt; {NO_PROMPT} removes it"),
     "/set": Command(Commands.set, "[NAME [VALUE]]", "show or set sampling parameters, such as temperature"),
     "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),

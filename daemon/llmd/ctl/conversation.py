@@ -144,6 +144,17 @@ class Conversation:
         others = [one for one in self.messages if one["role"] != "system"]
         self._replace([{"role": "system", "content": prompt}, *others] if prompt else others)
 
+    def fork(self, name: str) -> None:
+        """Copies the session and its conversation to the new session `name`, and continues there."""
+        messages = self.messages
+        self.client.fork(self.name, name, None)
+        self.name = name
+        self._messages[name] = list(messages)
+        if conversation_files.n_turns(messages):
+            aside = self._on_disk(lambda: conversation_files.save(self.client.socket_path, name, messages))
+            if aside is not None:
+                self._note(f"the earlier conversation of session {name} was moved to {aside}")
+
     def switch(self, name: str) -> None:
         """Continues the conversation of another session."""
         self.name = name
