@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from llmd.ctl import conversation_export
 from llmd.process.config_table import DEMO_MODEL
 from tests.page.browser import NARROW, WIDE, Browser, Served
 from tests.page.conftest import StartDaemon
@@ -447,6 +448,20 @@ def test_export_and_import_are_a_round_trip(demo: Chat, browser: Browser, tmp_pa
         chooser.send_keys(str(broken))
         browser.find(".list .problem", "Nothing was imported.")
     assert len(browser.all(".list li")) == 2
+
+
+def test_a_conversation_that_llmctl_has_saved_can_be_imported(demo: Chat, browser: Browser, tmp_path: Path) -> None:
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "My name is Ada."},
+        {"role": "assistant", "content": "Got it. Your name is Ada."},
+    ]
+    conversation_export.write(tmp_path / "ada.json", "ada", messages, {"temperature": 0.5, "top_k": 7})
+    browser.all(".list input[type=file]")[0].send_keys(str(tmp_path / "ada.json"))
+    browser.click(".list li a", "My name is Ada.")
+    browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
+    [stored] = demo.stored()
+    assert (stored["id"], stored["settings"]["system"], stored["settings"]["temperature"]) == ("ada", "Be kind.", 0.5)
 
 
 def test_tool_calls_of_an_imported_conversation_are_shown(demo: Chat, browser: Browser, tmp_path: Path) -> None:

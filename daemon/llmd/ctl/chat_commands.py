@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from llmd.core import session_key
-from llmd.ctl import chat_settings, explain, output, sessions, text
+from llmd.ctl import chat_settings, conversation_export, explain, output, sessions, text
 from llmd.ctl.chat_turn import ChatTurn, Display
 from llmd.ctl.client import DaemonRefused
 from llmd.ctl.context import Context
 from llmd.ctl.conversation import Conversation
+from llmd.ctl.conversation_files import DiskFailed
 from llmd.process.help_text import nearest
 
 QUESTION_CELLS_MAX = 60
@@ -111,6 +114,18 @@ class Commands:
             self._conversation.settings[name] = value
         self._context.note(chat_settings.state(name, self._conversation.settings))
 
+    def save(self, name: str) -> None:
+        conversation, path = self._conversation, Path(os.path.expanduser(name))
+        if not conversation.n_turns:
+            self._context.warn("the conversation is empty, so there is nothing to save")
+            return
+        try:
+            conversation_export.write(path, conversation.name, conversation.messages, conversation.settings)
+        except DiskFailed as error:
+            self._context.warn(str(error))
+        else:
+            self._context.note(f"{text.counted(conversation.n_turns, 'turn')} saved to {path}")
+
     def session(self, name: str) -> None:
         if not name:
             raw = self._conversation.client.session(self._conversation.name)
@@ -153,6 +168,7 @@ COMMANDS = {
     "/fork": Command(Commands.fork, "NAME", "copy this session to a new one, and continue there"),
     "/system": Command(Commands.system, "[TEXT]", f"show or set the system prompt; {NO_PROMPT} removes it"),
     "/set": Command(Commands.set, "[NAME [VALUE]]", "show or set sampling parameters, such as temperature"),
+    "/save": Command(Commands.save, "FILE", "write the conversation to a file that llmd's page imports"),
     "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),
     "/reset": Command(Commands.reset, "", "reset the session and start a new conversation"),
     "/help": Command(Commands.help, "", "list these commands"),
