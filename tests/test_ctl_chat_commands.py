@@ -288,11 +288,13 @@ def test_a_reset_keeps_the_system_prompt(daemon: FakeDaemon) -> None:
 
 
 def test_set_sets_parameters_for_the_rest_of_the_chat(daemon: FakeDaemon) -> None:
-    said = chat(daemon, "/set temperature 0.5", "/set seed 7", "one", "/session b", "/set seed default", "two")
+    said = chat(
+        daemon, "/set temperature 0.5", "/set seed 7", "one", "/session b", "/set seed default", "/set top_p 1", "two"
+    )
     first, second = asked(daemon)
     assert (first["temperature"], first["seed"]) == (0.5, 7)
     assert second["temperature"] == 0.5 and "seed" not in second
-    for note in ("[temperature is 0.5]", "[seed is 7]", "[seed is not set, so its default applies]"):
+    for note in ("[temperature is 0.5]", "[top_p is 1]", "[seed is 7]", "[seed is not set, so its default applies]"):
         assert note in said
 
 

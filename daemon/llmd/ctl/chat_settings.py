@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 
 from llmd.core.sampling_table import SAMPLING, SamplingParameter
@@ -46,19 +47,23 @@ def describe(name: str, settings: Mapping[str, float]) -> str:
 
 
 def state(name: str, settings: Mapping[str, float]) -> str:
-    return f"{name} is {settings[name]}" if name in settings else f"{name} is not set, so its default applies"
+    return f"{name} is {_value(settings[name])}" if name in settings else f"{name} is not set, so its default applies"
 
 
 def overview(settings: Mapping[str, float]) -> str:
     """Returns the parameters that are set, and the names of all others."""
-    lines = [f"{name} {settings[name]}" for name in PARAMETERS if name in settings] or ["no parameter is set"]
+    lines = [f"{name} {_value(settings[name])}" for name in PARAMETERS if name in settings] or ["no parameter is set"]
     others = ", ".join(name for name in PARAMETERS if name not in settings)
-    return "\n".join([*lines, f"not set: {others}", "/set NAME describes a parameter."])
+    return "\n".join([*lines, *textwrap.wrap(f"not set: {others}", 80), "/set NAME describes a parameter."])
 
 
 def _range(row: SamplingParameter) -> str:
     kind = "a whole number" if row.kind is int else "a number"
     return f"{kind} from {_number(row.low)} to {_number(row.high)}"
+
+
+def _value(value: float) -> str:
+    return str(value).removesuffix(".0")
 
 
 def _number(value: float) -> str:
