@@ -80,7 +80,10 @@ def test_what_is_being_read_counts(daemon: FakeDaemon, capsys: pytest.CaptureFix
     assert " 0 % " in capsys.readouterr().out.splitlines()[1]
     daemon.route("GET /v1/sessions/desk", busy)
     run(daemon, "sessions", "show", "desk")
-    assert "400 tokens prefilled, 100 reused, 19,600 still to process" in capsys.readouterr().out
+    assert "prefill     500 of 20,100 prompt tokens, 2 %\n" in capsys.readouterr().out
+    daemon.route("GET /v1/sessions/desk", session())
+    run(daemon, "sessions", "show", "desk")
+    assert "prefill  " not in capsys.readouterr().out
 
 
 def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,6 +114,15 @@ def unprocessed_tokens(session: Json) -> int:
     return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in unprocessed)
 
 
+def prefill_progress(session: Json) -> tuple[int, int] | None:
+    """Returns how many prompt tokens the running requests of a session have processed, and how many prompt tokens they
+    have. Returns None if no branch of the session is in prefill.
+    """
+    found = [one for one in session.get("timelines") or [session] if one.get("state") == "prefill"]
+    n_all = sum(int((one.get("last") or {}).get("prompt_tokens", 0)) for one in found)
+    return (min(sum(int(one.get("tokens", 0)) for one in found), n_all), n_all) if n_all else None
+
+
 def reused_share(session: Json) -> tuple[int, int]:
     """Returns how many prompt tokens of the session's requests were reused, and how many prompt tokens they have."""
     reused = int(session.get("reused_tokens_total", 0))
@@ -162,13 +171,13 @@ def branches(session: Json) -> str:
 def details(session: Json, now_s: float | None = None) -> str:
     now_s = time.time() if now_s is None else now_s
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
-    unprocessed = f", {text.count(n)} still to process" if (n := unprocessed_tokens(session)) else ""
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
         *token_lines(session, now_s),
+        *prefill_lines(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
-        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused{unprocessed}"),
+        ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
         ("opened", _age(session.get("opened_ms", 0), now_s)),
         ("used", _age(session.get("used_ms", 0), now_s)),
@@ -192,6 +201,13 @@ def token_lines(session: Json, now_s: float) -> list[tuple[str, str]]:
     if len(found) < 2:
         return [("tokens", f"{text.count(session.get('tokens', 0))} of {context_tokens}")]
     return [("branch", branch(one, context_tokens, now_s)) for one in found]
+
+
+def prefill_lines(session: Json) -> list[tuple[str, str]]:
+    if (progress := prefill_progress(session)) is None:
+        return []
+    n_done, n_all = progress
+    return [("prefill", f"{text.count(n_done)} of {text.count(n_all)} prompt tokens, {text.share(n_done, n_all)}")]
 
 
 def branch(one: Json, context_tokens: str, now_s: float) -> str:

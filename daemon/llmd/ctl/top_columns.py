@@ -31,15 +31,6 @@ class Column:
     """Numbers are aligned to the right, and sorted from the largest to the smallest."""
 
 
-def prefill_progress(session: Json) -> tuple[int, int] | None:
-    """Returns how many prompt tokens the running requests of a session have processed, and how many prompt tokens they
-    have. Returns None if no branch of the session is in prefill.
-    """
-    found = [one for one in session.get("timelines") or [session] if one.get("state") == "prefill"]
-    n_all = sum(int((one.get("last") or {}).get("prompt_tokens", 0)) for one in found)
-    return (min(sum(int(one.get("tokens", 0)) for one in found), n_all), n_all) if n_all else None
-
-
 def activity(session: Json) -> int:
     """Returns 0 for a session that runs, 1 for a session whose requests only wait, and 2 for every other session."""
     states = [one.get("state") for one in session.get("timelines") or []]
@@ -48,7 +39,7 @@ def activity(session: Json) -> int:
 
 
 def _progress(session: Json, _: int) -> str:
-    done = prefill_progress(session)
+    done = sessions.prefill_progress(session)
     if done is None:
         return ""
     n_filled = _BAR_CELLS * done[0] // done[1]
@@ -56,7 +47,7 @@ def _progress(session: Json, _: int) -> str:
 
 
 def _progress_order(session: Json) -> Order:
-    done = prefill_progress(session)
+    done = sessions.prefill_progress(session)
     return (done[0] / done[1] if done else -1.0), ""
 
 
