@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import web
@@ -22,6 +22,9 @@ from llmd.http.access import keys_of
 from llmd.http.context import OPENING, STATE, State
 from llmd.process.config_table import Config
 from llmd.routes import ENDPOINTS
+
+if TYPE_CHECKING:
+    from llmd.http.traces import Traces
 
 Json = dict[str, Any]
 
@@ -205,7 +208,7 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
     """
     if config.state_dir is not None:
         config.state_dir.mkdir(exist_ok=True)
-    app = create_app(config, keys_of(config.api_key_file, config.state_dir))
+    app = create_app(config, keys_of(config.api_key_file, config.state_dir), traces=_traces(config))
     runner = runner_of(app)
     await runner.setup()
     try:
@@ -223,6 +226,14 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
         await assert_all_ended(daemon)
     finally:
         await runner.cleanup()
+
+
+def _traces(config: Config) -> Traces | None:
+    if not config.otel_endpoint:
+        return None
+    from llmd.http.traces import Traces  # the environment of the page's tests does not have the library
+
+    return Traces(config.otel_endpoint)
 
 
 def _n_finished(daemon: Daemon) -> int:

@@ -56,6 +56,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "request_timeout": ("60", 60.0),
     "log_format": ("json", "json"),
     "log_level": ("debug", "debug"),
+    "otel_endpoint": ("https://[::1]:4318/tenant", "https://[::1]:4318/tenant"),
 }
 BAD: dict[str, tuple[str, ...]] = {
     "port": ("-1", "65536", "http", "", "8e3"),
@@ -71,6 +72,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "history": ("", "echo"),
     "keepalive_interval": ("0", "nan", "inf", "x"),
     "log_format": ("xml",),
+    "otel_endpoint": ("localhost:4318", "http://", "grpc://a:4317", "http://a b", "http://a/?x=1", "a.example"),
     "gpu_layers": ("-2",),
     "oversize": ("", "yes"),
     "allowed_origins": (

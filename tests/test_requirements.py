@@ -24,12 +24,16 @@ def pinned(name: str) -> dict[str, str]:
     return dict(found)
 
 
-def floors() -> dict[str, str]:
-    """Returns the lowest versions of packages that setup.cfg allows."""
+def floors(section: str = "options", key: str = "install_requires") -> dict[str, str]:
+    """Returns the lowest versions of packages that this list in setup.cfg allows."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    lines = [line for line in config["options"]["install_requires"].splitlines() if line]
+    lines = [line for line in config[section][key].splitlines() if line]
     return {name: version for name, _, version in (line.partition(">=") for line in lines)}
+
+
+def floors_of_extra() -> dict[str, str]:
+    return floors("options.extras_require", "otel")
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -38,17 +42,18 @@ def number(version: str) -> tuple[int, ...]:
 
 def test_a_wheel_asks_for_what_the_checkout_installs() -> None:
     assert set(floors()) == set(asked("runtime"))
+    assert set(floors_of_extra()) == set(asked("otel"))
 
 
 def test_the_lowest_versions_are_the_floors() -> None:
     """`./build.sh test-lowest` runs the tests with these versions."""
-    lowest = asked("lowest")
-    assert {name: lowest[name] for name in floors()} == {name: f"=={version}" for name, version in floors().items()}
+    lowest, lows = asked("lowest"), floors() | floors_of_extra()
+    assert {name: lowest[name] for name in lows} == {name: f"=={version}" for name, version in lows.items()}
 
 
-@pytest.mark.parametrize("name", sorted(floors()))
+@pytest.mark.parametrize("name", sorted(floors() | floors_of_extra()))
 def test_a_floor_is_not_above_the_pin(name: str) -> None:
-    assert number(floors()[name]) <= number(pinned("runtime")[name])
+    assert number((floors() | floors_of_extra())[name]) <= number((pinned("runtime") | pinned("otel"))[name])
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -59,6 +64,7 @@ def test_what_is_asked_for_is_pinned_with_hashes(name: str) -> None:
         assert "--hash=sha256:" in block, block.splitlines()[0]
 
 
-@pytest.mark.parametrize("name", sorted(set(pinned("runtime"))))
+@pytest.mark.parametrize("name", sorted(pinned("runtime") | pinned("otel")))
 def test_tests_run_on_what_is_served_with(name: str) -> None:
-    assert pinned("test")[name] == pinned("runtime")[name]
+    served = {pins[name] for pins in (pinned("runtime"), pinned("otel")) if name in pins}
+    assert served == {pinned("test")[name]}

@@ -190,6 +190,7 @@ DOORS = {
     "cffi": ("llmd.engine._native_build.",),
     "prometheus_client": ("llmd.http.metrics.",),
     "huggingface_hub": ("llmd.models.hub.", "llmd.models.hub_cache."),
+    "opentelemetry": ("llmd.http.traces.",),
 }
 
 

@@ -25,6 +25,7 @@ from .process.socket_trust import make_private
 if TYPE_CHECKING:
     from .engine.loader import EngineLoader
     from .http.context import State
+    from .http.traces import Traces
 
 log = logging.getLogger("llmd")
 
@@ -87,8 +88,9 @@ def _run(config: Config) -> None:
         _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
+        traces = _traces(config)
         faulthandler.enable(file=logs.STDERR)  # before libllm installs its own crash handler
-        _load_and_serve(config, listeners, loader, keys)
+        _load_and_serve(config, listeners, loader, keys, traces)
     finally:
         listeners.close()
 
@@ -103,7 +105,9 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
         )
 
 
-def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> None:
+def _load_and_serve(
+    config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing, traces: Traces | None
+) -> None:
     """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
     the process with os._exit. This happens if the model cannot be loaded, or if a signal arrives during loading. The
     interpreter's normal exit would wait for the thread that loads the model.
@@ -115,7 +119,7 @@ def _load_and_serve(config: Config, listeners: Listeners, loader: EngineLoader, 
         import uvloop  # imported here, as are the imports of `_serve`, to use the time while the model loads
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            if runner.run(_serve(config, listeners, loader, keys)):
+            if runner.run(_serve(config, listeners, loader, keys, traces)):
                 return
         status = 0
     except EngineError as error:
@@ -145,7 +149,9 @@ def _make_state_dir(config: Config) -> None:
 _OTHER_DIRECTORY = "choose another directory, or --state-dir none to keep sessions in memory only"
 
 
-async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing) -> bool:
+async def _serve(
+    config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing, traces: Traces | None
+) -> bool:
     """Listens, loads the model, and serves requests until llmd gets SIGTERM or SIGINT, or its terminal is closed. Then
     lets running requests finish, saves the sessions and closes everything. Returns False if the signal arrived while
     the model was loading.
@@ -155,7 +161,7 @@ async def _serve(config: Config, listeners: Listeners, loader: EngineLoader, key
     from .app import create_app, runner_of, stop_serving
     from .http.context import OPENING, STATE
 
-    app = create_app(config, keys, loader)
+    app = create_app(config, keys, loader, traces)
     state, runner = app[STATE], runner_of(app)
     signals = _Signals(state, listeners)
     await runner.setup()
@@ -218,6 +224,22 @@ def _prepared(config: Config) -> tuple[EngineLoader, KeyRing]:
         ) from None
     except OSError as error:
         raise _unreadable_template(config, error.strerror or str(error)) from None
+
+
+def _traces(config: Config) -> Traces | None:
+    """Returns None if --otel-endpoint is not set. Raises StartError if OpenTelemetry's library is not installed, or
+    refuses its settings.
+    """
+    if not config.otel_endpoint:
+        return None
+    try:
+        from .http.traces import Traces  # imported only here, so that the library is needed only for this option
+
+        return Traces(config.otel_endpoint)
+    except ImportError as error:
+        raise StartError(str(error)) from error
+    except ValueError as error:
+        raise StartError(f"--otel-endpoint: OpenTelemetry refuses a variable OTEL_...: {error}", EXIT_USAGE) from None
 
 
 def _unreadable_template(config: Config, why: str) -> StartError:

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
@@ -42,15 +42,20 @@ from .routes import add_routes
 from .session_follower import SessionFollower
 from .turns.log import TurnLog
 
+if TYPE_CHECKING:
+    from .http.traces import Traces
+
 log = logging.getLogger("llmd")
 
 
-def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None) -> web.Application:
+def create_app(
+    config: Config, keys: KeyRing, loader: EngineLoader | None = None, traces: Traces | None = None
+) -> web.Application:
     """Returns the application. When the application starts, `loader` begins to load the model, unless `loader.begin()`
     was called before. Until the model is loaded, only public endpoints such as /ready answer. Requests to other
     endpoints wait (http/loading.py) or get status 503.
     """
-    app = web.Application(middlewares=[boundary, wait_for_model])
+    app = web.Application(middlewares=[boundary, *([traces.middleware] if traces else []), wait_for_model])
     loader = loader or DaemonEngineLoader(config)
     warn_of_guessable(keys)
     app[STATE] = State(
@@ -77,6 +82,8 @@ def create_app(config: Config, keys: KeyRing, loader: EngineLoader | None = None
         if state.loaded_model is not None:
             await state.engine.close()
 
+    if traces is not None:  # closed after the engine, whose last events end the last spans
+        app.on_cleanup.append(lambda _: traces.close())
     app.cleanup_ctx.append(model)
     return app
 

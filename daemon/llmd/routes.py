@@ -25,7 +25,7 @@ from .dialects.responses import store as response_store
 from .dialects.responses import wire as responses
 from .dialects.responses.writer import ENVELOPE as RESPONSES
 from .http import framing
-from .http.context import ENVELOPES, OPENAPI, PUBLIC, WAITING
+from .http.context import ENVELOPES, OPENAPI, OPERATIONS, PUBLIC, WAITING
 from .http.endpoints import (
     explain,
     feed,
@@ -40,24 +40,24 @@ from .http.endpoints import (
     text,
     wire,
 )
-from .http.endpoints.endpoint import Endpoint
+from .http.endpoints.endpoint import CHAT, TEXT_COMPLETION, Endpoint
 from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .http.receive import leave_expectation
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/chat/completions", completions.chat_completions,
              "Answer a conversation; the answer can be streamed", openai.ChatCompletion, openai.ChatCompletionRequest,
-             generates=True, failures=GENERATES),
+             generates=CHAT, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text; the answer can be streamed",
-             openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
+             openai.Completion, openai.CompletionRequest, generates=TEXT_COMPLETION, failures=GENERATES),
     Endpoint("POST", "/v1/messages", messages.create_message, "Answer a conversation with Anthropic's Messages API",
-             anthropic.MessageAnswer, anthropic.MessagesRequest, generates=True, framing=MessageWriter.framing,
+             anthropic.MessageAnswer, anthropic.MessagesRequest, generates=CHAT, framing=MessageWriter.framing,
              envelope=ANTHROPIC, failures=GENERATES),
     Endpoint("POST", "/v1/messages/count_tokens", messages.count_message_tokens,
              "Count the prompt tokens of a request to /v1/messages", anthropic.TokenCount,
              anthropic.CountTokensRequest, envelope=ANTHROPIC, failures=RENDERS),
     Endpoint("POST", "/v1/responses", response.create_response, "Answer a conversation with OpenAI's Responses API",
-             responses.Response, responses.ResponseRequest, generates=True, envelope=RESPONSES,
+             responses.Response, responses.ResponseRequest, generates=CHAT, envelope=RESPONSES,
              failures=(*GENERATES, *RESPONSE, "previous_response_not_found")),
     Endpoint("POST", "/v1/responses/input_tokens", response.count_input_tokens,
              "Count the prompt tokens of a request to /v1/responses",
@@ -76,14 +76,16 @@ ENDPOINTS = (
     Endpoint("POST", "/embedding", native.embedding, "Embed texts with llama.cpp's API",
              list[native_wire.PlainEmbedding], native_wire.EmbeddingRequest, failures=EMBEDS),
     Endpoint("POST", "/completion", native.completion, "Continue a text with llama.cpp's API",
-             native_wire.NativeCompletion, native_wire.NativeCompletionRequest, generates=True, failures=GENERATES),
+             native_wire.NativeCompletion, native_wire.NativeCompletionRequest, generates=TEXT_COMPLETION,
+             failures=GENERATES),
     Endpoint("POST", "/infill", native.infill, "Fill in the middle of a text, if the model supports it",
-             native_wire.NativeCompletion, native_wire.InfillRequest, generates=True, failures=GENERATES),
+             native_wire.NativeCompletion, native_wire.InfillRequest, generates=TEXT_COMPLETION,
+             failures=GENERATES),
     Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation with Ollama's API",
-             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=framing.LINES,
+             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=CHAT, framing=framing.LINES,
              envelope=OLLAMA, failures=GENERATES),
     Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt with Ollama's API",
-             ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
+             ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=TEXT_COMPLETION,
              framing=framing.LINES, envelope=OLLAMA, failures=GENERATES),
     Endpoint("POST", "/api/embed", ollama.embed_texts, "Embed texts with Ollama's API",
              ollama_wire.OllamaEmbeddings, ollama_wire.EmbedRequest, envelope=OLLAMA, failures=EMBEDS),
@@ -181,5 +183,6 @@ def add_routes(app: web.Application) -> None:
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
     waiting = filter(lambda endpoint: endpoint.waits_for_model, ENDPOINTS)
     app[WAITING] = {endpoint.spellings[0]: endpoint.framing if endpoint.generates else None for endpoint in waiting}
+    app[OPERATIONS] = {endpoint.spellings[0]: endpoint.generates for endpoint in ENDPOINTS if endpoint.generates}
     app[ENVELOPES] = {endpoint.spellings[0]: endpoint.envelope for endpoint in ENDPOINTS}
     app[OPENAPI] = openapi.document(ENDPOINTS)

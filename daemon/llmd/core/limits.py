@@ -267,6 +267,10 @@ NOTIFY_PATIENCE_S = 0.02
 """Maximum time for which llmd waits to send a notification to the service manager (systemd) if the manager's queue is
 full.
 """
+TRACES_CLOSE_S = 2.0
+"""Longest time that the stopping daemon waits for the collector of traces."""
+TRACES_COMPLAINT_S = 60.0
+"""Shortest time between two log lines about traces that could not be sent."""
 LOG_PATIENCE_MS = 5
 """Maximum time for which a log line waits if the reader of standard error does not read."""
 LOAD_PROGRESS_S = 5.0

@@ -21,6 +21,7 @@ from ..core.errors import ApiError, ContextLengthError
 from ..core.generation_request import ChatPrompt, GenerationRequest, RawPrompt
 from ..core.parts import End
 from ..core.session_key import Session
+from ..engine.generation import Generation
 from ..engine.text import Prompt
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingJob, embedded
@@ -197,4 +198,8 @@ def _observer(state: State, facts: Facts) -> Observer:
     metrics = state.metrics
     watch = metrics.watch(facts.came_s)
     owner = None if state.keys.is_open else facts.caller.owner
-    return Observer(watch.text, lambda ended: metrics.generation_ended(facts.endpoint, ended, watch.seconds(), owner))
+
+    def ended(generation: Generation) -> None:
+        metrics.generation_ended(facts.endpoint, generation, watch.seconds(), owner)
+
+    return Observer(watch.text, facts.trace.follow(ended) if facts.trace is not None else ended)

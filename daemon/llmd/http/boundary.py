@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -286,18 +287,18 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
     if isinstance(facts.error, ContextLengthError):
         values |= {"requested_tokens": facts.error.n_tokens, "context_tokens": facts.error.n_ctx}
     if facts.answering is not None:
-        values.update(_generated(facts.answering.generations))
+        values.update(generated(facts.answering.generations))
         values["session_left_reason"] = facts.answering.session_left_reason
     log.log(level, "request", extra=fields(**values))
 
 
-def _generated(generations: Sequence[Generation]) -> dict[str, object]:
+def generated(generations: Sequence[Generation]) -> dict[str, Any]:
     """Returns the fields of the log line about the generations of a request. A request with `n` above 1 has several
     generations. `generated_tokens` counts the tokens of all generations. All other fields describe the first
     generation.
     """
     first = generations[0]
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "session": first.work.key.id or "scratch",
         "identity": first.work.key.source,
         "reason": first.reason_word,

@@ -7,6 +7,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -28,6 +29,9 @@ from .access import ANYBODY, Caller, KeyRing
 from .envelope import Envelope
 from .framing import Framing
 from .metrics import Metrics
+
+if TYPE_CHECKING:
+    from .traces import RequestTrace
 
 REQUEST_ID_HEADER = "X-Request-Id"
 """The id of a request, in the headers of the request and of its answer. OpenAI's packages show it as `_request_id`."""
@@ -163,6 +167,8 @@ class Facts:
     error: ApiError | None = None
     """The error with which the request was refused."""
     cors_origin: str | None = None
+    trace: RequestTrace | None = None
+    """The facts for the request's span. None if --otel-endpoint is not set, or if the request generates nothing."""
     client: dict[str, object] = field(default_factory=dict)
     """The fields of the log line that identify the client."""
     came_s: float = field(default_factory=time.monotonic)
@@ -189,6 +195,8 @@ its streams. An endpoint without streams has None.
 """
 OPENING = web.AppKey("opening", asyncio.Task[None])
 """The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""
+OPERATIONS = web.AppKey("operations", dict[str, str])
+"""What each endpoint generates (`Endpoint.generates`), by its path without /v1. Only endpoints that generate."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
 """The error envelope of each endpoint, by the endpoint's path without /v1."""
 OPENAPI = web.AppKey("openapi", bytes)

@@ -24,6 +24,7 @@ from .option import (
     size,
     switch,
     text,
+    web_address,
     words,
 )
 from .socket_trust import default_socket
@@ -165,6 +166,9 @@ class Config:
     log_format: str = _log("text", choice("text", "json"), "text|json", "format of the log lines")
     log_level: str = _log("info", choice("debug", "info", "warning", "error"), "LEVEL",
         "lowest level of the messages to log")
+    otel_endpoint: str = _log("", web_address, "URL",
+        "address of an OpenTelemetry collector that accepts OTLP over HTTP, such as http://localhost:4318. llmd sends "
+        "it a trace of each request that generates. Needs the extra llmd[otel] (default: no traces)")
     # fmt: on
 
 

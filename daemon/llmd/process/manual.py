@@ -78,6 +78,7 @@ ENVIRONMENT = Section(
         ("HF_TOKEN", "token for private and gated models of huggingface.co"),
         ("HF_ENDPOINT", "another hub, instead of https://huggingface.co"),
         ("HF_HUB_OFFLINE", "1: never download a model, and use only the cache"),
+        ("OTEL_NAME", "settings of OpenTelemetry's library, such as OTEL_SERVICE_NAME, if --otel-endpoint is set"),
     ),
 )
 

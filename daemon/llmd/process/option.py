@@ -113,6 +113,15 @@ def _origins(value: str) -> tuple[str, ...]:
     return found
 
 
+_WEB_ADDRESS = re.compile(r"https?://[^\s/?#]+[^\s?#]*", re.IGNORECASE)
+
+
+def _web_address(value: str) -> str:
+    if value and not _WEB_ADDRESS.fullmatch(value):
+        raise ValueError
+    return value
+
+
 def _path(value: str) -> Path:
     try:
         return Path(_text(value)).expanduser()
@@ -126,6 +135,7 @@ origins = ValueKind(
     _origins,
     "SCHEME://HOST or SCHEME://HOST:PORT without path, pattern or default port, separated by commas; * allows all",
 )
+web_address = ValueKind(_web_address, "http://HOST or http://HOST:PORT, also with https and with a path")
 model = ValueKind(lambda value: os.path.expanduser(_text(value)), "a path, OWNER/NAME[:QUANTIZATION] or sim:CLASS")
 path = ValueKind(_path, "a path")
 path_or_none = ValueKind(lambda value: None if value in ("", NO_PATH) else _path(value), "a path, or none")

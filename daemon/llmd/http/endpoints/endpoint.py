@@ -15,6 +15,8 @@ from .failures import BODY, EVERYWHERE, KEYED, WAITS
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 VERSION_PREFIX = "/v1"
+CHAT, TEXT_COMPLETION = "chat", "text_completion"
+"""Operations, with OpenTelemetry's words for them (gen_ai.operation.name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,8 @@ class Endpoint:
     media: str = "application/json"
     other_media: str = ""
     """The media type of the answer to clients that do not accept `media`, if it differs."""
-    generates: bool = False
-    """True if the endpoint generates an answer in a session."""
+    generates: str = ""
+    """What the endpoint generates in a session: CHAT or TEXT_COMPLETION. Empty if it generates nothing."""
     framing: Framing = framing.EVENTS
     """The form of the endpoint's streams: server-sent events or lines."""
     envelope: Envelope = OWN
