@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from llmd.core import limits
+from llmd.process.config_table import DEMO_MODEL
 from tests.page.browser import WIDE, Browser, Served, chromium, served
+from tests.page.chat import Chat
 from tests.serving import config_of
 
 StartDaemon = Callable[..., Served]
+ENDLESS = "sim:dense,step_us=5000,length=0"
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +45,14 @@ def browser(driver: Any, start_daemon: StartDaemon) -> Iterator[Browser]:
     complaints = tab.complaints()
     driver.get("about:blank")
     assert complaints == []
+
+
+@pytest.fixture
+def demo(browser: Browser, start_daemon: StartDaemon) -> Chat:
+    return Chat(browser, start_daemon(model=str(DEMO_MODEL)))
+
+
+@pytest.fixture
+def endless(browser: Browser, start_daemon: StartDaemon) -> Chat:
+    """A model whose answers end only when they are stopped, or at the limit of tokens."""
+    return Chat(browser, start_daemon(model=ENDLESS))

@@ -4,97 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from llmd.ctl import conversation_export
 from llmd.process.config_table import DEMO_MODEL
-from tests.page.browser import NARROW, WIDE, Browser, Served
+from tests.page.browser import NARROW, WIDE, Browser
+from tests.page.chat import BUTTON, FIELD, Chat, set_setting
 from tests.page.conftest import StartDaemon
 
-ENDLESS = "sim:dense,step_us=5000,length=0"
 TEMPLATES = Path(__file__).parents[1] / "templates"
-FIELD, BUTTON = ".composer textarea", ".composer button"
-
-STORED = """
-const done = arguments[0], opening = indexedDB.open("llmd", 1);
-opening.onsuccess = () => {
-  const all = opening.result.transaction("conversations").objectStore("conversations").getAll();
-  all.onsuccess = () => { opening.result.close(); done(all.result); };
-};
-"""
-
-
-class Chat:
-    """The chat view, as a user uses it."""
-
-    def __init__(self, browser: Browser, served: Served) -> None:
-        self.browser, self.served = browser, served
-        browser.open(served, "#chat")
-        browser.find(FIELD)
-        browser.find("#status", "running")
-
-    def type(self, text: str) -> None:
-        self.browser.find(FIELD).send_keys(text + Keys.ENTER)
-
-    def settle(self) -> Any:
-        """Waits until no answer arrives, and returns the last one."""
-        self.browser.wait(lambda: self.browser.find(BUTTON).text == "Send")
-        return self.last
-
-    def ask(self, text: str) -> Any:
-        n = len(self.texts("user"))
-        self.type(text)
-        self.browser.wait(lambda: len(self.texts("user")) == len(self.texts("assistant")) == n + 1)
-        return self.settle()
-
-    @property
-    def last(self) -> Any:
-        return self.browser.find(".message.assistant:last-child")
-
-    def texts(self, role: str) -> list[str]:
-        part = ".text" if role == "user" else ".markdown"
-        return [one.text for one in self.browser.all(f".message.{role} > {part}")]
-
-    def facts(self) -> str:
-        text = self.browser.find(".message:last-child .facts").text
-        assert isinstance(text, str)
-        return text
-
-    def wait_for_text(self, n: int) -> None:
-        self.browser.wait(lambda: len(self.texts("assistant")[-1]) > n)
-
-    @property
-    def id(self) -> str:
-        self.browser.wait(lambda: "#chat/" in self.browser.driver.current_url)
-        return str(self.browser.driver.current_url.partition("#chat/")[2])
-
-    def stored(self) -> list[dict[str, Any]]:
-        found = self.browser.driver.execute_async_script(STORED)
-        assert isinstance(found, list)
-        return found
-
-
-@pytest.fixture
-def demo(browser: Browser, start_daemon: StartDaemon) -> Chat:
-    return Chat(browser, start_daemon(model=str(DEMO_MODEL)))
-
-
-@pytest.fixture
-def endless(browser: Browser, start_daemon: StartDaemon) -> Chat:
-    """A model whose answers end only when they are stopped, or at the limit of tokens."""
-    return Chat(browser, start_daemon(model=ENDLESS))
-
-
-def set_setting(browser: Browser, label: str, value: str) -> None:
-    if not browser.run("return document.querySelector('.settings').open"):
-        browser.click(".settings summary")
-    field = browser.find(".settings label", label).find_element("css selector", "input, textarea")
-    field.clear()
-    field.send_keys(value + Keys.TAB)
-
 
 # --- turns ------------------------------------------------------------------------------------------------------------
 
@@ -382,7 +302,7 @@ def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> 
     assert demo.served.run(demo.served.daemon.ask("GET", f"/v1/sessions/{session}")).status == 404
 
 
-def test_a_conversation_that_is_deleted_in_the_middle_of_an_answer_stays_deleted(
+def test_an_answer_whose_conversation_is_deleted_stops_and_is_not_stored(
     endless: Chat, browser: Browser
 ) -> None:
     endless.type("hello")
@@ -395,8 +315,6 @@ const put = conversations.put.bind(conversations);
 conversations.put = (one) => { window.n_stored += 1; return put(one); };
 await conversations.remove(conversations.list()[0].id);
 """)
-    endless.wait_for_text(len(endless.texts("assistant")[-1]) + 2000)  # more than a second
-    browser.click(BUTTON, "Stop")
     endless.settle()
     assert browser.run("return window.n_stored") == 0
     assert endless.stored() == []
@@ -474,42 +392,6 @@ def test_tool_calls_of_an_imported_conversation_are_shown(demo: Chat, browser: B
     browser.click(".list li a", "Calls")
     assert browser.find(".call p").text == "Tool call get_weather"
     assert json.loads(browser.find(".call pre").text) == {"city": "Rome"}
-
-
-def test_other_tabs_show_the_same_conversations(demo: Chat, browser: Browser) -> None:
-    first = browser.driver.current_window_handle
-    browser.driver.switch_to.new_window("tab")
-    try:
-        browser.open(demo.served, "#chat")
-        browser.find("#status", "running")
-        demo.ask("My name is Ada.")
-        browser.driver.switch_to.window(first)
-        browser.click(".list li a", "My name is Ada.")
-        browser.wait(lambda: demo.texts("assistant") == ["Got it. Your name is Ada."])
-        browser.driver.switch_to.window(browser.driver.window_handles[-1])
-    finally:
-        browser.driver.close()
-        browser.driver.switch_to.window(first)
-
-
-def test_a_setting_does_not_undo_what_another_tab_has_stored(demo: Chat, browser: Browser) -> None:
-    first = browser.driver.current_window_handle
-    demo.ask("My name is Ada.")
-    id = demo.id
-    browser.driver.switch_to.new_window("tab")
-    try:
-        browser.open(demo.served, f"#chat/{id}")
-        browser.wait(lambda: len(demo.texts("assistant")) == 1)
-        demo.ask("What is my name?")
-        browser.driver.switch_to.window(first)
-        browser.wait(lambda: len(demo.texts("assistant")) == 2)
-        set_setting(browser, "Temperature", "0.5")
-        browser.wait(lambda: demo.stored()[0]["settings"].get("temperature") == 0.5)
-        assert len(demo.stored()[0]["messages"]) == 4
-        browser.driver.switch_to.window(browser.driver.window_handles[-1])
-    finally:
-        browser.driver.close()
-        browser.driver.switch_to.window(first)
 
 
 # --- how it looks, and how it is used without a mouse -----------------------------------------------------------------

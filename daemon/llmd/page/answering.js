@@ -33,7 +33,7 @@ function requestOf(conversation, continues) {
 }
 
 /* Adds an answer to the conversation and fills it, until it is complete, stopped or broken. If `continues` is true, the
- * last answer goes on where it was cut. */
+ * last answer goes on where it was cut. Returns false, and asks nothing, if another tab has changed the conversation. */
 export async function answer(conversation, continues = false) {
   const { id, messages } = conversation;
   if (!continues) {
@@ -43,9 +43,11 @@ export async function answer(conversation, continues = false) {
   Object.assign(message, { state: "running", note: "", facts: undefined });
   const abort = new AbortController();
   aborts.set(id, abort);
-  conversations.setRunning(id, true);
   conversation.used_ms = Date.now();
-  conversations.put(conversation);
+  if (!(await conversations.begin(conversation))) {
+    aborts.delete(id);
+    return false;
+  }
   try {
     await receive(conversation, message, requestOf(conversation, continues), abort.signal);
   } catch (error) {
@@ -53,16 +55,18 @@ export async function answer(conversation, continues = false) {
   }
   delete message.progress;
   conversation.used_ms = Date.now();
+  await store(conversation);
   aborts.delete(id);
-  conversations.setRunning(id, false);
-  store(conversation);
+  conversations.end(id);
+  conversations.changed(id); /* also if the conversation has been deleted: a view may still show it */
+  return true;
 }
 
-function store(conversation) {
-  if (conversations.get(conversation.id) === conversation) {
-    conversations.put(conversation);
-  } else { /* it has been deleted meanwhile; the view that still shows it must learn that the answer has changed */
-    conversations.changed(conversation.id);
+/* Stores what has arrived. Ends the answer if the conversation was deleted or another tab has taken it over. */
+async function store(conversation) {
+  const { id } = conversation;
+  if (conversations.get(id) !== conversation || !(await conversations.put(conversation))) {
+    stop(id);
   }
 }
 

@@ -49,6 +49,7 @@ export class ChatView {
       h("button", { type: "button", class: "small", onclick: () => this.#delete() }, "Delete"));
     this.log = h("section", { class: "log", "aria-label": "Messages", tabindex: "0" });
     this.notice = h("p", { class: "notice quiet", role: "status" });
+    this.elsewhere = h("p", { class: "notice quiet", role: "status" });
     this.announcer = h("p", { class: "hidden", role: "status" });
     this.field = h("textarea", { rows: "2", "aria-label": "Message", placeholder: "Message",
       onkeydown: (event) => this.#keyed(event) });
@@ -58,7 +59,7 @@ export class ChatView {
       this.list.element,
       h("section", { class: "conversation", "aria-label": "Conversation" },
         h("div", { class: "top" }, this.drawer, this.title, this.tools), this.session, this.settings.element,
-        this.log, this.notice, this.announcer, this.form));
+        this.log, this.notice, this.elsewhere, this.announcer, this.form));
   }
 
   async show([id]) {
@@ -93,8 +94,10 @@ export class ChatView {
     this.#showSession();
   }
 
+  /* Whether an answer arrives, in this tab or in another one. */
   get #isBusy() {
-    return this.#conversation !== null && conversations.isRunning(this.#conversation.id);
+    const id = this.#conversation?.id;
+    return conversations.isRunning(id) || conversations.isElsewhere(id);
   }
 
   /* --- what is shown ---------------------------------------------------------------------------------------------- */
@@ -150,14 +153,17 @@ export class ChatView {
       }
     });
     this.#shared = shared;
-    setText(this.button, isBusy ? "Stop" : "Send");
+    const isElsewhere = conversations.isElsewhere(this.#conversation?.id);
+    setText(this.button, isBusy && !isElsewhere ? "Stop" : "Send");
+    this.button.disabled = isElsewhere;
+    setText(this.elsewhere, isElsewhere ? "This answer arrives in another tab. You can send the next message when it is complete." : "");
     this.#showSession();
     if (isAtBottom) {
       this.log.scrollTop = this.log.scrollHeight;
     }
-    if (this.#wasBusy && !isBusy) {
-      const { state, text, note } = messages.at(-1) ?? {};
-      setText(this.announcer, `Answer: ${text.slice(0, SPOKEN_MAX)} ${note}`.trim());
+    const last = messages.at(-1);
+    if (this.#wasBusy && !isBusy && last?.role === "assistant") {
+      setText(this.announcer, `Answer: ${last.text.slice(0, SPOKEN_MAX)} ${last.note}`.trim());
     }
     this.#wasBusy = isBusy;
   }
@@ -222,7 +228,21 @@ export class ChatView {
     conversation.title ||= titleOf(text);
     conversation.messages.push({ role: "user", text });
     this.log.scrollTop = this.log.scrollHeight;
-    answer(conversation);
+    this.#answer(text);
+  }
+
+  /* Gets the next answer. If another tab has changed the conversation meanwhile, the text of the question goes back to the
+   * field. */
+  async #answer(text = "", continues = false) {
+    const { id } = this.#conversation;
+    if (await answer(this.#conversation, continues)) {
+      return;
+    }
+    drafts.set(id, text);
+    if (id === this.#conversation?.id) {
+      this.field.value ||= text;
+      setText(this.notice, "Another tab has changed this conversation. Nothing was sent.");
+    }
   }
 
   /* What the buttons of the messages do. */
@@ -241,14 +261,14 @@ export class ChatView {
         return;
       }
       this.#conversation.messages.pop();
-      answer(this.#conversation);
+      this.#answer();
       this.field.focus();
     },
     resume: () => {
       if (this.#isBusy) {
         return;
       }
-      answer(this.#conversation, true);
+      this.#answer("", true);
       this.field.focus();
     },
     fork: (message) => this.#fork(message),
@@ -279,17 +299,21 @@ export class ChatView {
     location.hash = `#chat/${copy.id}`;
   }
 
-  /* Changes the newest copy. Another tab may have stored messages since show() has found its copy. */
-  #setSettings(settings) {
-    if (this.#conversation !== null) {
-      this.#conversation.settings = settings;
-      conversations.put(this.#conversation);
+  /* Changes the newest copy. Another tab may store messages at the same time. */
+  async #change(fields) {
+    const conversation = this.#conversation;
+    if (conversation !== null && !(await conversations.put(Object.assign(conversation, fields)))) {
+      const newest = conversations.get(conversation.id);
+      newest && conversations.put(Object.assign(newest, fields));
     }
   }
 
+  #setSettings(settings) {
+    this.#change({ settings });
+  }
+
   #rename() {
-    this.#conversation.title = this.title.value.trim() || "Untitled";
-    conversations.put(this.#conversation);
+    this.#change({ title: this.title.value.trim() || "Untitled" });
   }
 
   #export() {

@@ -1,8 +1,8 @@
 /* conversations.js: the conversations of this browser. The server keeps only the states of their sessions, not the
  * texts.
  *
- * A conversation is {id, title, used_ms, settings, messages}. `id` is also the id of its session. A message is
- * {role, text}. An answer (role "assistant") can also have {reasoning, calls, state, note, facts}. Its state is one of
+ * A conversation is {id, title, used_ms, settings, messages, version, tab}. `id` is also the id of its session. `version`
+ * grows with each write, and `tab` is the tab in which the last answer arrived. A message is {role, text}. An answer (role "assistant") can also have {reasoning, calls, state, note, facts}. Its state is one of
  *   "running"  the answer arrives,
  *   "done"     it is complete,
  *   "limited"  it ended at the limit of tokens,
@@ -13,6 +13,7 @@
 const NAME = "llmd", STORE = "conversations";
 const TITLE_MAX = 60;
 const SILENT_MS = 10000; /* an answer in another tab that is not stored for so long is taken for cut */
+const WHO = ""; /* a message of the channel: asks which conversations have an answer that arrives */
 
 /* crypto.randomUUID() works only over HTTPS and on this machine, getRandomValues() everywhere. */
 export function newId() {
@@ -38,8 +39,9 @@ class Conversations extends EventTarget {
   isRead = false;
   #all = new Map();
   #running = new Set(); /* the ids of conversations whose answer arrives in this tab */
-  #channel = new BroadcastChannel("llmd-conversations"); /* tells other tabs of changes */
+  #channel = new BroadcastChannel("llmd-conversations"); /* the ids of changed conversations, for other tabs */
   #database = null;
+  #tab = newId();
 
   /* Reads the conversations. Calls after the first one wait for the same reading. */
   read() {
@@ -58,7 +60,9 @@ class Conversations extends EventTarget {
     } catch (error) {
       this.problem = `This browser does not store conversations: ${error.message}`;
     }
-    this.#channel.onmessage = (event) => this.#readOne(event.data);
+    this.#channel.onmessage = ({ data }) =>
+      (data === WHO ? this.#running.forEach((id) => this.#channel.postMessage(id)) : this.#readOne(data));
+    this.#channel.postMessage(WHO);
     this.isRead = true;
   }
 
@@ -107,38 +111,75 @@ class Conversations extends EventTarget {
     return conversation;
   }
 
-  /* Stores a conversation, and reports the change. */
-  put(conversation) {
-    this.#all.set(conversation.id, conversation);
-    this.changed(conversation.id);
-    return this.#write((store) => store.put(conversation), conversation.id);
+  /* Stores a conversation, and reports the change. If another tab has changed or deleted the conversation meanwhile, takes
+   * over what that tab has stored and returns false. */
+  async put(conversation) {
+    const { id, version: base = 0 } = conversation;
+    let version = base + 1;
+    conversation.version = version;
+    this.#all.set(id, conversation);
+    this.changed(id);
+    const isStored = await this.#write(id, async (store) => {
+      const stored = await done(store.get(id));
+      if ((stored?.version ?? 0) !== base) {
+        if (stored?.tab !== this.#tab || !this.#running.has(id)) {
+          stored ? this.#all.set(id, stored) : this.#all.delete(id);
+          return false;
+        } /* other tabs change no messages while an answer arrives here */
+        version = stored.version + 1;
+        Object.assign(conversation, { title: stored.title, settings: stored.settings, version });
+      }
+      await done(store.put({ ...conversation, version })); /* a later call may have counted the version up already */
+      return true;
+    });
+    if (!isStored) {
+      this.changed(id);
+    }
+    return isStored;
   }
 
   remove(id) {
     this.#all.delete(id);
     this.changed(id);
-    return this.#write((store) => store.delete(id), id);
+    return this.#write(id, (store) => done(store.delete(id)));
   }
 
-  async #write(action, id) {
-    if (this.#database === null) {
-      return;
-    }
+  /* Returns what `action` returns, or true if the browser stores nothing. */
+  async #write(id, action) {
     try {
-      await done(action(this.#store("readwrite")));
+      const result = this.#database === null || await action(this.#store("readwrite"));
       this.#channel.postMessage(id);
+      return result;
     } catch (error) {
       this.problem = `This browser could not store the conversation: ${error.message}`;
       this.changed(id);
+      return true;
     }
   }
 
-  setRunning(id, isRunning) {
-    isRunning ? this.#running.add(id) : this.#running.delete(id);
+  /* Stores a conversation whose answer begins to arrive in this tab. Returns false, as put() does, if another tab was
+   * faster. */
+  async begin(conversation) {
+    this.#running.add(conversation.id);
+    const isStored = await this.put(Object.assign(conversation, { tab: this.#tab }));
+    if (!isStored) {
+      this.#running.delete(conversation.id);
+      this.changed(conversation.id);
+    }
+    return isStored;
+  }
+
+  end(id) {
+    this.#running.delete(id);
   }
 
   isRunning(id) {
     return this.#running.has(id);
+  }
+
+  /* Whether an answer of the conversation arrives in another tab. */
+  isElsewhere(id) {
+    return !this.#running.has(id) && this.get(id)?.messages.at(-1)?.state === "running";
   }
 }
 
@@ -159,7 +200,8 @@ export const conversations = new Conversations();
 const FORMAT = "llmd-conversations";
 
 export function exported(list) {
-  return JSON.stringify({ format: FORMAT, version: 1, conversations: list }, null, 1);
+  const conversations = list.map(({ version, tab, ...rest }) => rest);
+  return JSON.stringify({ format: FORMAT, version: 1, conversations }, null, 1);
 }
 
 function fail(text) {
