@@ -155,7 +155,7 @@ def test_a_stream_without_its_end_is_a_broken_daemon(daemon: FakeDaemon) -> None
     daemon.route(CHAT, stop)
     done = llmctl(daemon, "chat", "--session", "a", lines="one\n")
     assert done.returncode == 3
-    assert "in the middle of an answer" in done.stderr and "journalctl" in done.stderr
+    assert "in the middle of an answer" in done.stderr and "llmctl logs" in done.stderr
 
 
 def test_an_interrupt_stops_a_script_and_not_only_its_question(daemon: FakeDaemon, tmp_path: Path) -> None:

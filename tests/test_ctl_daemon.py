@@ -134,3 +134,9 @@ def test_a_stopped_daemon_answers_nothing_but_its_tokens(daemon: Daemon) -> None
     assert "did not answer in time" in silent.stderr
     done = daemon.llmctl("sessions", "show", "work", "--tokens")
     assert (done.returncode, done.stdout) == (EXIT_OK, before)
+
+
+def test_logs(daemon: Daemon) -> None:
+    done = daemon.llmctl("logs")
+    assert (done.returncode, done.stderr) == (EXIT_OK, "")
+    assert done.stdout.startswith(f"llmd (pid {daemon.process.pid}) discards its log: its standard error is /dev/null.")

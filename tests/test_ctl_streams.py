@@ -30,7 +30,7 @@ from tests.fake_daemon import CHAT, Exchange, FakeDaemon, Json, Route, asked, ch
 
 SESSION: Json = {"id": "a", "state": "idle", "tokens": 7, "client": "llmctl"}
 VERBS = (
-    "status", "version", "models", "sessions list", "sessions show a", "sessions explain a", "sessions reset a",
+    "status", "version", "logs", "models", "sessions list", "sessions show a", "sessions explain a", "sessions reset a",
     "sessions close a", "sessions fork a b", "sessions park a", "sessions pin a", "sessions rename a b",
     "sessions save a l", "sessions load l --as a", "chat --session a", "--help", "sessions --help",
 )  # fmt: skip

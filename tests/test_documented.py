@@ -140,7 +140,7 @@ def test_the_tools_find_every_verb() -> None:
         with pytest.raises(SystemExit) as caught:
             ctl.parser().parse_args([*path, "--help"])
         assert caught.value.code == 0
-    assert {path[0] for path in paths} == {"status", "top", "sessions", "chat", "models", "version", "help"}
+    assert {path[0] for path in paths} == {"status", "top", "logs", "sessions", "chat", "models", "version", "help"}
 
 
 def test_exit_statuses_are_those_of_llmctl() -> None:

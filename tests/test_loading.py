@@ -394,7 +394,7 @@ def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
 
 def test_every_verb_is_tried() -> None:
     untried = {verb for verb in leaves(ctl.parser()) if not any(f"{tried} ".startswith(f"{verb} ") for tried in VERBS)}
-    assert untried == {"chat", "help", "version", "models list", "models show", "models pull", "models remove"}
+    assert untried == {"chat", "help", "logs", "version", "models list", "models show", "models pull", "models remove"}
 
 
 async def test_a_chat_waits(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import llmd.process.socket_trust
-from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, top
+from llmd.ctl import advice, chat, logs, manual, models, output, resident, sessions, status, top
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
@@ -29,7 +29,7 @@ from llmd.ctl.text import printable
 from llmd.models.errors import ModelError
 from llmd.process.help_text import format_sections, nearest, unrecognized
 
-VERB_GROUPS = (status, top, models, sessions, chat)
+VERB_GROUPS = (status, top, logs, models, sessions, chat)
 TIMEOUT_S_DEFAULT = 10.0
 ALIASES: dict[str, tuple[str, ...]] = {
     "ps": ("sessions", "list"), "run": ("chat",), "ls": ("models", "list"),

@@ -32,8 +32,8 @@ wait longer:          llmctl --timeout SECONDS
 read shared memory:   llmctl sessions show ID --tokens"""
 OTHER = "use its own llmctl:   the llmctl that is installed next to this llmd"
 ROOT = "run as llmd's user:   sudo llmctl"
-CRASHED = "read its log:         journalctl -u llmd -e"
-WAIT = "see its progress:     journalctl -u llmd -e, or the terminal in which llmd was started"
+CRASHED = "read its log:         llmctl logs"
+WAIT = "see its progress:     llmctl logs -f"
 HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
 SOCKET_PATTERNS = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
 

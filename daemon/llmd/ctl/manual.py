@@ -14,6 +14,7 @@ EXAMPLES = Section(
     (
         ("llmctl status", "show whether llmd runs and is ready, and what it has done since its start"),
         ("llmctl top", "watch the sessions live, like htop. The key h lists the keys"),
+        ("llmctl logs -f", "follow the log of a service. Without systemd, llmctl says where the log is"),
         ("llmctl models pull Qwen/Qwen3-8B-GGUF", "download a model from huggingface.co. This needs no running llmd"),
         ("llmctl chat --session work", "chat with the model. Ctrl-C stops an answer, Ctrl-D ends the chat"),
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
