@@ -140,3 +140,28 @@ def test_logs(daemon: Daemon) -> None:
     done = daemon.llmctl("logs")
     assert (done.returncode, done.stderr) == (EXIT_OK, "")
     assert done.stdout.startswith(f"llmd (pid {daemon.process.pid}) discards its log: its standard error is /dev/null.")
+
+
+def test_undo_reuses_exactly_the_tokens_before_the_question(daemon: Daemon) -> None:
+    before = daemon.chat("work", "hello", "and you?", "/undo", "and they?", "/explain")
+    first, second, removed, third = before.stderr.splitlines()
+    n_reused = json.loads(daemon.llmctl("sessions", "explain", "work", "--json").stdout)["turns"][-1]["reused_tokens"]
+    assert removed == "[removed: and you?]"
+    assert f"{n_reused} reused (rewind)" in third and f" {n_reused} of " in before.stdout
+    assert n_reused >= int(second.split(" new tokens, ")[1].split()[0]) > 0
+    assert "0 reused" in first
+
+
+def test_retry_prefills_nothing(daemon: Daemon) -> None:
+    done = daemon.chat("work", "hello", "/retry")
+    assert "[0 new tokens, " in done.stderr.splitlines()[1]
+
+
+def test_a_fork_in_a_chat_continues_warm(daemon: Daemon, tmp_path: Path) -> None:
+    file = tmp_path / "saved.json"
+    done = daemon.chat("work", "hello", "/fork try", "and you?", f"/save {file}", "/session work", "and they?")
+    notes = done.stderr.splitlines()
+    assert notes[1] == "[session try, after 1 turn]"
+    assert "reused (exact_prefix)" in notes[2] and ", 0 reused" not in notes[5]
+    assert json.loads(file.read_text())["conversations"][0]["id"] == "try"
+    assert "reused (exact_prefix)" in daemon.chat("try", "once more").stderr
