@@ -41,7 +41,8 @@ deb_packages() {
     wheel_packages "$architecture" "${DEB_PYTHONS[0]}" "$folder/common" --no-deps "$wheel"
     rm -r "$folder/common/bin"
     for version in "${DEB_PYTHONS[@]}"; do
-        wheel_packages "$architecture" "$version" "$folder/python$version" --require-hashes -r "$ROOT/requirements/runtime.txt"
+        wheel_packages "$architecture" "$version" "$folder/python$version" --require-hashes \
+            -r "$ROOT/requirements/runtime.txt" -r "$ROOT/requirements/otel.txt"
         rm -rf "$folder/python$version/bin"
     done
     # Sources, headers and type stubs serve no one here.
