@@ -22,6 +22,9 @@ PATH=${PATH%:}
 # A failed assertion inside llama.cpp must not start a debugger.
 export GGML_NO_BACKTRACE=1
 
+# A build for fewer instructions has a folder of its own, which the package then loads.
+[ -z "${LLMD_CPU_FEATURES:-}" ] || export LLMD_LIBLLM_VARIANT=${LLMD_LIBLLM_VARIANT:-native-$LLMD_CPU_FEATURES}
+
 usage() {
     cat <<'TEXT'
 usage: ./build.sh VERB [arguments]
@@ -61,6 +64,9 @@ Then, in another terminal: curl -N http://127.0.0.1:15563/v1/chat/completions -H
 Set-up takes 5 to 15 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:
   LLMD_BACKEND=cpu|cuda|hip|vulkan   build this backend instead of the detected one (a GPU is used if its compiler is there, too)
   LLMD_PORTABLE=1                    build for any processor of this architecture, chosen at run time, not for this one
+  LLMD_CPU_FEATURES=avx2|avxvnni|avx512|vnni
+                                     use no faster instructions than these, although this processor has them: setup, serve,
+                                     test, peer and bench then have builds of their own
   LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)
   LLMD_CUDA_TOOLKIT=pypi|DIR:DIR...  CUDA's compiler and libraries from PyPI, or from these folders together
   LLMD_CACHE_DIR=DIR                 where llama.cpp builds are kept (default: ~/.cache/llmd)
@@ -270,16 +276,22 @@ native_install() {
 
 # setup_native package|all: the library that the package loads. A stamp says of what it is made.
 setup_native() {
-    local name identity stamp=$PACKAGE/_native/.stamp
+    local name identity stamp
     name=$(native_name)
     identity=$(native_identity)
+    stamp=$(native_stamp)
     native_build "$name" "$name" "$1"
     rm -f "$stamp"
-    native_install "$name" native
+    native_install "$name" "$(native_folder)"
     echo "$identity" >"$stamp"
 }
 
-native_name() { [ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable; }
+native_name() { [ -z "${LLMD_PORTABLE:-}" ] && native_folder || echo portable; }
+
+# Where the package looks for it. A portable build replaces the native one.
+native_folder() { echo "native${LLMD_CPU_FEATURES:+-$LLMD_CPU_FEATURES}"; }
+
+native_stamp() { echo "$PACKAGE/_native/.stamp${LLMD_CPU_FEATURES:+-$LLMD_CPU_FEATURES}"; }
 
 # All that decides what the library is: its sources, llama.cpp, compilers, processor, settings.
 native_identity() {
@@ -384,7 +396,7 @@ is_set_up() {
     [ -x "$PYTHON_ENV/bin/llmd" ] && has_models &&
         [ "$(cat "$PYTHON_ENV/.stamp-runtime" 2>/dev/null)" = "$(hash_of <"$ROOT/requirements/runtime.txt")" ] &&
         [ "$(cat "$PYTHON_ENV/.stamp-package" 2>/dev/null)" = "$(package_identity)" ] &&
-        [ "$(cat "$PACKAGE/_native/.stamp" 2>/dev/null)" = "$(native_identity)" ]
+        [ "$(cat "$(native_stamp)" 2>/dev/null)" = "$(native_identity)" ]
 }
 
 prepare_serve() {
@@ -422,7 +434,8 @@ link_llama_source() {
 prepare_test() {
     setup_environment test
     setup_native all
-    setup_exact
+    # shellcheck disable=SC2086  # one, or none
+    setup_exact ${LLMD_CPU_FEATURES:-}
     setup_package
     setup_models
     link_llama_source
@@ -447,12 +460,13 @@ prepare_check() {
 }
 
 verb_test() {
-    local native device
+    local native device exact=exact${LLMD_CPU_FEATURES:+-$LLMD_CPU_FEATURES}
     native=$BUILD/$(native_name)
     locked prepare_test
     device=$(test_device)
     run_c_tests "$native"
-    LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
+    LLMD_TEST_EXACT=1 run_c_tests "$BUILD/$exact"
+    local -x LLMD_TEST_EXACT_VARIANT=${LLMD_TEST_EXACT_VARIANT:-$exact}
     [ -z "$device" ] || run_device_tests "$native" "$device"
     # shellcheck disable=SC2046  # options
     in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest $([ -n "$device" ] || side_by_side) "$@"
@@ -760,6 +774,7 @@ verb_clean() {
 
 main() {
     local verb=${1:---help}
+    llama_features_check
     case $verb in
     -h | --help | help) usage ;;
     serve | test | test-vulkan | test-processors | test-lowest | test-clients | test-page | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)

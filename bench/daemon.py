@@ -21,12 +21,16 @@ STOP_S_MAX = 60.0
 # Environment variables that build.sh sets for every program that it starts. The measured servers run without them, as
 # servers of users do.
 _NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
+_LIBRARY = "LLMD_LIBLLM_VARIANT"
+"""Selects the build of libllm, and is no option of llmd."""
 
 
 def clean_environment() -> dict[str, str]:
     """Returns this process's environment without options of llmd. Variables that build.sh sets are left out, too."""
     return {
-        name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
+        name: value
+        for name, value in os.environ.items()
+        if name == _LIBRARY or (not name.startswith("LLMD_") and name not in _NOT_A_USERS)
     }
 
 

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
+_FEATURES = os.environ.get("LLMD_CPU_FEATURES", "")
+PROGRAMS = Path(__file__).parents[1] / "build" / (f"native-{_FEATURES}" if _FEATURES else "native") / "bench"
+"""The folder of the measuring programs in C."""
 
 # Instruction sets that decide which compute kernels llama.cpp uses, the fastest first. `processor` shows only the first
 # that the processor has.
@@ -17,9 +19,11 @@ _INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f
 
 def describe() -> str:
     """Returns a text such as "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors". The name of the processor is
-    not enough, because different models can have the same name.
+    not enough, because different models can have the same name. If both servers were built for fewer instructions than
+    the processor has, adds "built for avx2".
     """
-    return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors"
+    built = f", built for {_FEATURES}" if _FEATURES else ""
+    return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors{built}"
 
 
 def processor(cpuinfo: str) -> str:

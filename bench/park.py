@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from pathlib import Path
 
-from . import models
+from . import machine, models
 from .report import Figure, Report
 
 # Target: restoring a state takes at most twice the time of copying its bytes. A state of less than a few megabytes has
@@ -14,7 +13,7 @@ from .report import Figure, Report
 MODELS = ("bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8")
 RATIO = 0.5
 TARGET_BYTES_MIN = 4_000_000
-PROGRAM = Path(__file__).parents[1] / "build" / "native" / "bench" / "park"
+PROGRAM = machine.PROGRAMS / "park"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

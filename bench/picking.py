@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from pathlib import Path
 
+from . import machine
 from .report import Figure, Report
 
 MODELS = ("made",)
-PROGRAM = Path(__file__).parents[1] / "build" / "native" / "bench" / "picking"
+PROGRAM = machine.PROGRAMS / "picking"
 FORM_US_MAX = 2000
 QUANTITIES = ("median", "99 % within", "longest")
 

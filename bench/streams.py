@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import machine
+
 ROOT = Path(__file__).parents[1]
-CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
+CLIENT = machine.PROGRAMS / "sse_client"
 
 # Number of events without text in the stream of a text completion. It is one: the event with the finish reason.
 _EVENTS_BESIDE_TEXT = 1

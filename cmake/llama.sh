@@ -62,13 +62,21 @@ llama_backend_flags() {
     esac
 }
 
-# The processors of `./build.sh test-processors`, each with the instructions that one kind of kernels needs.
-LLAMA_PROCESSORS=(avx2 avx512 vnni)
+# The processors of `./build.sh test-processors` and of LLMD_CPU_FEATURES, each with the instructions that one kind of kernels
+# needs: AVX2, AVX2 with VNNI in its encoding, AVX-512, AVX-512 with VNNI.
+LLAMA_PROCESSORS=(avx2 avxvnni avx512 vnni)
+
+# Dies if LLMD_CPU_FEATURES is none of them. The kernels of a portable build are chosen when it runs.
+llama_features_check() {
+    [ -n "${LLMD_CPU_FEATURES:-}" ] || return 0
+    [[ " ${LLAMA_PROCESSORS[*]} " == *" $LLMD_CPU_FEATURES "* ]] ||
+        die "LLMD_CPU_FEATURES=$LLMD_CPU_FEATURES: not one of ${LLAMA_PROCESSORS[*]}"
+    [ -z "${LLMD_PORTABLE:-}" ] || die "LLMD_CPU_FEATURES and LLMD_PORTABLE exclude each other: set one of them"
+}
 
 llama_processor_flags() {
-    case $1 in
-    avx2 | avx512 | vnni) echo "-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON" ;;
-    esac
+    echo "-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
+    case $1 in avxvnni) echo "-DGGML_AVX_VNNI=ON" ;; esac
     case $1 in avx512 | vnni) echo "-DGGML_AVX512=ON" ;; esac
     case $1 in vnni) echo "-DGGML_AVX512_VNNI=ON" ;; esac
 }
@@ -77,6 +85,7 @@ llama_processor_flags() {
 llama_processor_has() {
     case $1 in
     avx2) grep -qw avx2 /proc/cpuinfo ;;
+    avxvnni) grep -qw avx_vnni /proc/cpuinfo ;;
     avx512) grep -qw avx512bw /proc/cpuinfo ;;
     vnni) grep -qw avx512_vnni /proc/cpuinfo ;;
     esac
@@ -84,19 +93,19 @@ llama_processor_has() {
 
 llama_variant_flags() {
     case $1 in
-    native) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON" ;;
+    native*) echo "-DBUILD_SHARED_LIBS=OFF" ;;
     # These two kernels choose their arithmetic by batch shape; without them any batching gives the same bits.
     exact*) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
     portable | wheel-*) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
     esac
     case $1 in
-    exact) echo "-DGGML_NATIVE=ON" ;;
-    exact-*) echo "-DGGML_NATIVE=OFF $(llama_processor_flags "${1#exact-}")" ;;
+    native | exact) echo "-DGGML_NATIVE=ON" ;;
+    native-* | exact-*) echo "-DGGML_NATIVE=OFF $(llama_processor_flags "${1#*-}")" ;;
     wheel-*) wheel_flags "${1#wheel-}" ;;
     esac
     case $1 in
     # Static code ends up inside libllm.so and must not be visible from outside.
-    native | exact*) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
+    native* | exact*) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
     portable | wheel-*) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
     esac
 }
@@ -143,6 +152,7 @@ llama_plan() {
     probe=$(mktemp)
     amx=$(amx_verdict "$probe")
     rm -f "$probe"
+    case $variant in native-* | exact-*) amx=absent ;; esac # no such processor has it
     read -r -d '' -a LLAMA_CONFIGURE <<<"$LLAMA_FLAGS $(llama_variant_flags "$variant") $(llama_backend_flags "$backend")" || true
     flags=$(amx_flags "$variant" "$amx")
     [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")

@@ -8,7 +8,7 @@ PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
 # Sets PEER_PREFIX, whose bin/ holds the programs, PEER_DESCRIPTION, and LLAMA_CONFIGURE to the cmake arguments.
 peer_plan() {
     local probe amx flags changes=
-    LLMD_PORTABLE='' llama_plan native
+    LLMD_PORTABLE='' llama_plan "$(LLMD_PORTABLE='' native_name)"
     probe=$(mktemp)
     amx=$(amx_verdict "$probe" -DLLAMA_UNCHANGED)
     rm -f "$probe"

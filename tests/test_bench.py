@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ from bench.arrival import gaps_from
 from bench.daemon import clean_environment
 from bench.many import traffic
 from bench.report import OURS, RATIO, Figure, Report, ratios_of
-from bench.streams import Request, Run, body
+from bench.streams import ROOT, Request, Run, body
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
@@ -32,10 +36,10 @@ def test_a_server_starts_in_the_environment_of_a_shell(monkeypatch: pytest.Monke
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
     monkeypatch.setenv("LLMD_MODEL", "sim:dense")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("LLMD_LIBLLM_VARIANT", "native-avx2")
+    names = ("GOMP_SPINCOUNT", "LLMD_MODEL", "OMP_NUM_THREADS", "LLMD_LIBLLM_VARIANT")
     environment = clean_environment()
-    assert {name for name in ("GOMP_SPINCOUNT", "LLMD_MODEL", "OMP_NUM_THREADS") if name in environment} == {
-        "OMP_NUM_THREADS"
-    }
+    assert {name for name in names if name in environment} == {"OMP_NUM_THREADS", "LLMD_LIBLLM_VARIANT"}
 
 
 # --- the peer --------------------------------------------------------------------------------------------------------
@@ -73,7 +77,22 @@ def test_processors_of_one_name_are_told_apart() -> None:
     )
     assert machine.processor(cpuinfo(1, "avx avx2")) == "AMD EPYC (family 25, model 1; AVX2)"
     assert machine.processor("processor\t: 0\nFeatures\t: asimd\n") == "unknown processor"
-    assert machine.describe().endswith(" processors")
+    assert re.search(r" processors(, built for \w+)?$", machine.describe())
+
+
+def test_a_build_for_fewer_instructions_is_named_in_the_report() -> None:
+    def told(**settings: str) -> list[str]:
+        program = "from bench import machine; print(machine.describe()); print(machine.PROGRAMS)"
+        inherited = {name: value for name, value in os.environ.items() if name != "LLMD_CPU_FEATURES"}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, env={**inherited, **settings}, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    plain, few = told(), told(LLMD_CPU_FEATURES="avx2")
+    assert few[0] == f"{plain[0]}, built for avx2"
+    assert (plain[1], few[1]) == (str(ROOT / "build/native/bench"), str(ROOT / "build/native-avx2/bench"))
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

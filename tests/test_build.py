@@ -342,6 +342,7 @@ native_identity >{root}/package/_native/.stamp
         ("echo changed >$ROOT/requirements/runtime.txt", True),
         ("echo changed >$ROOT/setup.cfg", True),
         ("LLMD_PORTABLE=1", True),
+        ("LLMD_CPU_FEATURES=avx2", True),
         ("LLMD_BACKEND=vulkan", True),
         ("rm $PACKAGE/data/one.gguf", True),
         ("rm $PACKAGE/_native/.stamp", True),
@@ -350,6 +351,42 @@ native_identity >{root}/package/_native/.stamp
 def test_what_is_set_up_waits_for_no_other_build(tmp_path: Path, change: str, builds: bool) -> None:
     done = ran(f"{SET_UP.format(root=tmp_path)} {change}; verb_setup", os.environ["PATH"])
     assert (done.stdout, done.stderr) == ("locked: prepare_serve\n" if builds else "", "")
+
+
+def test_a_build_for_fewer_instructions_has_a_place_of_its_own() -> None:
+    asked = 'echo "$(native_name) $(native_folder) $(native_stamp) ${LLMD_LIBLLM_VARIANT:-}"'
+    places = {
+        features: ran(f"PACKAGE=/p; {asked}", os.environ["PATH"], LLMD_CPU_FEATURES=features).stdout.split()
+        for features in ("", "avx2", "vnni")
+    }
+    assert places[""] == ["native", "native", "/p/_native/.stamp"]
+    assert places["avx2"] == ["native-avx2", "native-avx2", "/p/_native/.stamp-avx2", "native-avx2"]
+    assert places["vnni"] == ["native-vnni", "native-vnni", "/p/_native/.stamp-vnni", "native-vnni"]
+
+
+def test_a_build_for_fewer_instructions_has_no_others() -> None:
+    flags = {name: evaluated(f"llama_variant_flags {name}", os.environ["PATH"]).split() for name in (
+        "native", "native-avx2", "native-avxvnni", "exact-avx2"
+    )}  # fmt: skip
+    assert "-DGGML_NATIVE=ON" in flags["native"] and "-DGGML_AVX2=ON" not in flags["native"]
+    for name, vnni in (("native-avx2", False), ("native-avxvnni", True), ("exact-avx2", False)):
+        assert {"-DGGML_NATIVE=OFF", "-DGGML_AVX2=ON"} <= set(flags[name]) and "-DGGML_AVX512=ON" not in flags[name]
+        assert ("-DGGML_AVX_VNNI=ON" in flags[name]) == vnni
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"LLMD_CPU_FEATURES": "avx3"}, "LLMD_CPU_FEATURES=avx3: not one of avx2 avxvnni avx512 vnni"),
+        (
+            {"LLMD_CPU_FEATURES": "avx2", "LLMD_PORTABLE": "1"},
+            "LLMD_CPU_FEATURES and LLMD_PORTABLE exclude each other: set one of them",
+        ),
+    ],
+)
+def test_instructions_that_no_build_is_for_are_refused(settings: dict[str, str], said: str) -> None:
+    done = ran("main prerequisites", os.environ["PATH"], **settings)
+    assert (done.returncode, done.stderr) == (1, f"[llmd] error: {said}\n")
 
 
 def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> None:

@@ -23,9 +23,7 @@ Json = dict[str, Any]
 
 def program() -> Path:
     """Returns the path of the driver that `./build.sh test` built, or the newest if there are several."""
-    found = [
-        path for name in ("native", "portable") if (path := ROOT / "build" / name / "tests/template_driver").exists()
-    ]
+    found = [path for name in ("native*", "portable") for path in ROOT.glob(f"build/{name}/tests/template_driver")]
     if not found:
         raise FileNotFoundError("build/native/tests/template_driver is missing; build it with: ./build.sh test")
     return max(found, key=lambda path: path.stat().st_mtime)
