@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -21,13 +22,14 @@ from llmd.http.context import OPENING
 from llmd.http.traces import LibraryLog
 from tests.collector import ERROR, Collector, ReceivedSpan, collector
 from tests.conftest import Serve
-from tests.serving import Daemon, Json, chat, config_of, serving
+from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, serving
 from tests.test_process import Start
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CALLER = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
 CHAT = "/v1/chat/completions"
 SECRET = "swordfish"
+ENDLESS = "sim:dense,length=0,step_us=500,ctx=100000"
 
 
 @pytest.fixture
@@ -101,6 +103,23 @@ async def test_each_answer_has_a_queue_a_prefill_and_a_decode(traced: Daemon, co
         assert queue.end_ns == prefill.begin_ns and prefill.end_ns == decode.begin_ns
         assert span.begin_ns <= queue.begin_ns and {one.trace for one in (queue, prefill, decode)} == {span.trace}
     assert span.attributes["gen_ai.usage.output_tokens"] == 16
+
+
+async def test_answers_are_numbered_in_the_order_of_the_response(serve: Serve, collected: Collector) -> None:
+    """The first answer waits for its session, so the second one ends first."""
+    daemon = await serve(model=ENDLESS, session_timelines=1, otel_endpoint=collected.url)
+    async with daemon.streaming(chat(session_id="a", max_tokens=90_000)):
+        body = {"prompt": ["a", "b"], "max_tokens": 4, "session_id": "a"}
+        answer = asyncio.create_task(daemon.ask("POST", "/v1/completions", body))
+        async with asyncio.timeout(SETTLE_S):
+            while daemon.counter("finished_length_total") != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        await daemon.ask("POST", "/v1/sessions/a/reset")
+        assert (await answer).code == "cancelled"
+    [span] = [one for one in await collected.requests(2) if one.name.startswith("text_completion")]
+    numbers = [(one.attributes["llmd.answer"], one.name) for one in collected.children(span)]
+    assert numbers == [(0, "queue"), (1, "queue"), (1, "prefill"), (1, "decode")]
+    assert span.attributes["gen_ai.response.finish_reasons"] == ["cancelled", "length"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +207,7 @@ async def test_a_failed_request(serve: Serve, collected: Collector, is_stream: b
 
 async def test_a_client_that_leaves(serve: Serve, collected: Collector) -> None:
     """The generation ends after the handler, and the span has what the generation says at its end."""
-    daemon = await serve(model="sim:dense,length=0,step_us=500,ctx=100000", otel_endpoint=collected.url)
+    daemon = await serve(model=ENDLESS, otel_endpoint=collected.url)
     async with daemon.streaming(chat(max_tokens=90_000)):
         pass
     [span] = await collected.requests(1)

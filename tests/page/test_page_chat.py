@@ -302,9 +302,7 @@ def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> 
     assert demo.served.run(demo.served.daemon.ask("GET", f"/v1/sessions/{session}")).status == 404
 
 
-def test_an_answer_whose_conversation_is_deleted_stops_and_is_not_stored(
-    endless: Chat, browser: Browser
-) -> None:
+def test_an_answer_whose_conversation_is_deleted_stops_and_is_not_stored(endless: Chat, browser: Browser) -> None:
     endless.type("hello")
     browser.wait(lambda: endless.stored() and endless.stored()[0]["messages"][-1]["text"])
     browser.run("""

@@ -128,7 +128,7 @@ class RequestTrace:
     its generations have ended. A generation of a client that has left can end after the handler.
     """
 
-    __slots__ = ("_add", "_answers", "_is_handled", "began_ns", "ended_ns", "error", "request", "status")
+    __slots__ = ("_add", "_is_handled", "_queued_ns", "began_ns", "ended_ns", "error", "request", "status")
 
     def __init__(self, request: web.Request, add: Callable[[RequestTrace], None]) -> None:
         self.request = request
@@ -139,8 +139,8 @@ class RequestTrace:
         self.error = ""
         """The code of the error, or the outcome if a generation ended without an answer for the client."""
         self._add: Callable[[RequestTrace], None] | None = add
-        self._answers: list[tuple[int, Generation]] = []
-        """The generations that have ended, each with the time at which it was queued."""
+        self._queued_ns: dict[Generation, int] = {}
+        """For each generation that has ended, the time at which it was queued."""
         self._is_handled = False
 
     def follow(self, ended: Ended) -> Ended:
@@ -149,7 +149,7 @@ class RequestTrace:
 
         def followed(generation: Generation) -> None:
             ended(generation)
-            self._answers.append((queued_ns, generation))
+            self._queued_ns[generation] = queued_ns
             self._add_if_over()
 
         return followed
@@ -217,8 +217,8 @@ class RequestTrace:
 
     def phases(self) -> Iterator[tuple[str, int, int, int]]:
         """Yields the name, the number of the answer, the begin and the end of each phase of each answer."""
-        for number, (queued_ns, generation) in enumerate(self._answers):
-            finished = generation.finished
+        for number, generation in enumerate(self._generations()):
+            queued_ns, finished = self._queued_ns[generation], generation.finished
             assert finished is not None
             started_ns = queued_ns + 1000 * finished.queue_us
             decoding_ns = started_ns + 1000 * finished.prefill_us
