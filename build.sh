@@ -446,6 +446,7 @@ prepare_bench() {
     setup_native all
     setup_package
     setup_models
+    link_llama_source
 }
 
 prepare_storm() {

@@ -32,6 +32,7 @@ NAMES = (
     "growth",
     "abuse",
     "feeds",
+    "turns",
 )
 
 

@@ -80,7 +80,7 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
         sender.stdout.readline()
         before_mb = _memory_mb(server.pid, "VmRSS")
         Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # resets VmHWM, the peak of the resident memory
-        before = _delays(server)
+        before = delays(server)
         sender.stdin.write(b"\n")
         sender.stdin.close()
         waits = [_say_hi(server)]
@@ -88,8 +88,8 @@ def _cost(server: Server, name: str, body_limit: int) -> Cost:
             time.sleep(PAUSE_S)
             waits.append(_say_hi(server))
     peak_mb = _memory_mb(server.pid, "VmHWM")
-    after = _delays(server)
-    block_ms, work_ms = (_longest_ms(before[kind], after[kind]) for kind in ("lag", "work"))
+    after = delays(server)
+    block_ms, work_ms = (longest_ms(before[kind], after[kind]) for kind in ("lag", "work"))
     return Cost(block_ms, work_ms, max(waits), max(peak_mb - before_mb, 0.0))
 
 
@@ -107,7 +107,7 @@ def _say_hi(server: Server) -> float:
             return (time.monotonic() - started_s) * 1e3
 
 
-def _delays(server: Server) -> dict[str, dict[float, int]]:
+def delays(server: Server) -> dict[str, dict[float, int]]:
     """Returns the daemon's histograms of the two kinds of delay, "lag" and "work". A histogram has, for each upper
     bound in seconds, the number of delays that were not longer.
     """
@@ -117,7 +117,7 @@ def _delays(server: Server) -> dict[str, dict[float, int]]:
     return found
 
 
-def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
+def longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
     """Returns the smallest bound of a bucket, in milliseconds, that none of the delays between two readings of a
     histogram exceeds.
     """

@@ -19,6 +19,8 @@ VERSION_SEARCH_BYTES = 1024
 SPECIAL_KEYS = {
     "bos": gguf.Keys.Tokenizer.BOS_ID,
     "eos": gguf.Keys.Tokenizer.EOS_ID,
+    "eot": gguf.Keys.Tokenizer.EOT_ID,
+    "eom": gguf.Keys.Tokenizer.EOM_ID,
     "unk": gguf.Keys.Tokenizer.UNK_ID,
     "sep": gguf.Keys.Tokenizer.SEP_ID,
     "pad": gguf.Keys.Tokenizer.PAD_ID,
