@@ -468,8 +468,10 @@ EXAMPLES: Json = {
     "frequency_penalty": 1, "repeat_penalty": 1.5, "ignore_eos": True, "cache_prompt": False, "enable_thinking": False,
     "chat_template_kwargs": {"x": 1}, "history": "template",
 }  # fmt: skip
-ELSEWHERE = {"model", "truncation"}
-"""Parameters that are not tested here. `model` has no effect, and test_responses.py tests `truncation`."""
+ELSEWHERE = {"model", "return_progress", "truncation"}
+"""Parameters that are not tested here. `model` has no effect. test_responses.py tests `truncation`, and
+test_token_details.py tests `return_progress`, which only streams have.
+"""
 
 
 def test_there_is_an_example_of_every_honoured_parameter() -> None:

@@ -16,6 +16,7 @@ from llmd.core.parts import ContentPart, Details, End, Part, TextPart, details_o
 from llmd.engine.native import lib
 from tests.calling import READ, REPLIES, calling
 from tests.conftest import Serve
+from tests.rows.case import chunks_of
 from tests.serving import Daemon, Events, Json, chat
 from tests.test_pipeline import all_parts, answering, asked, services, text_of  # noqa: F401
 
@@ -303,6 +304,36 @@ async def test_progress(serve: Serve) -> None:
         texts = [bool(chunk["choices"][0]["delta"].get("content")) for chunk in events.chunks if chunk["choices"]]
         assert texts.index(True) > len(told), "it comes before the text"
     assert "prompt_progress" not in await answered(daemon, CHAT, chat(return_progress=True))
+
+
+PROMPT: Json = {"prompt": "word " * 100}
+HISTORY: Json = {"messages": [{"role": "user", "content": "word " * 100}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/completion", PROMPT | {"n_predict": 4}),
+        ("/v1/messages", HISTORY | {"max_tokens": 4}),
+        ("/v1/responses", {"input": "word " * 100, "max_output_tokens": 4}),
+        ("/api/chat", HISTORY | {"options": {"num_predict": 4}}),
+        ("/api/generate", PROMPT | {"options": {"num_predict": 4}}),
+    ],
+)
+async def test_progress_in_other_apis(serve: Serve, path: str, body: Json) -> None:
+    daemon = await serve(model="sim:dense,batch=16,token_us=500")
+
+    async def reports(**members: Any) -> list[Json]:
+        answer = await daemon.ask("POST", path, body | {"model": "any", **members})
+        assert answer.status == 200
+        return [chunk["prompt_progress"] for chunk in chunks_of(answer) if "prompt_progress" in chunk]
+
+    found = await reports(stream=True, return_progress=True)
+    n_all = found[0]["total"]
+    assert len(found) > 2 and found[0] == {"total": n_all, "cache": 0, "processed": 0, "time_ms": 0}
+    assert found[-1]["processed"] == n_all and found[-1]["time_ms"] > 0
+    assert [one["processed"] for one in found] == sorted({one["processed"] for one in found})
+    assert await reports(stream=True) == [] == await reports(stream=False, return_progress=True)
 
 
 # --- what is put around the answer -----------------------------------------------------------------------------------

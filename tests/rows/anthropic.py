@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.calling import READ, calling
-from tests.rows.case import Case, Endpoint, kind, member
+from tests.rows.case import Case, Endpoint, has, kind, member
 from tests.rows.openai import variables
 from tests.serving import Answer, Json
 
@@ -52,6 +52,7 @@ MESSAGES: dict[str, Case] = {
     "session_id": Case(given={"session_id": "s"}, seen=session),
     "max_tokens": Case(given={"max_tokens": 3}, seen=WRITTEN),
     "stream": Case(given={"stream": True}, seen=kind),
+    "return_progress": Case(given={"return_progress": True}, without={"stream": True}, seen=has("prompt_progress")),
     "stop_sequences": Case(given={"stop_sequences": ["e"]}),
     "temperature": Case(given={"temperature": 2}),
 }

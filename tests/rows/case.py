@@ -51,6 +51,8 @@ class Endpoint:
 
 def chunks_of(answer: Answer) -> list[Json]:
     """Returns the events of a stream, or the only object of an answer that is not streamed."""
+    if answer.headers["Content-Type"] == "application/x-ndjson":
+        return [json.loads(line) for line in answer.body.splitlines() if line.strip()]
     if answer.headers["Content-Type"] != "text/event-stream":
         return [answer.json]
     data = [line.removeprefix("data: ") for line in answer.body.decode().split("\n") if line.startswith("data: {")]

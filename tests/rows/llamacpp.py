@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.rows.case import Case, Endpoint, kind, member
+from tests.rows.case import Case, Endpoint, has, kind, member
 from tests.rows.openai import GRAMMAR, SAMPLING, SCHEMA
 from tests.serving import Json
 
@@ -39,6 +39,7 @@ BOTH: dict[str, Case] = of(SAMPLING, "repetition_penalty", "typ_p") | {
     "grammar": Case(given={"grammar": GRAMMAR}, without={"ignore_eos": False}),
     "json_schema": Case(given={"json_schema": SCHEMA}, without={"ignore_eos": False}),
     "n_probs": Case(given={"n_probs": 2}, seen=member("completion_probabilities")),
+    "return_progress": Case(given={"return_progress": True}, without={"stream": True}, seen=has("prompt_progress")),
     "return_tokens": Case(given={"return_tokens": True}, seen=member("tokens")),
     "response_fields": Case(given={"response_fields": ["content"]}, seen=lambda answer: sorted(answer.json)),
 }

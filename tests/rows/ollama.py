@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.calling import READ, calling
-from tests.rows.case import Case, Endpoint, kind, member
+from tests.rows.case import Case, Endpoint, has, kind, member
 from tests.rows.openai import SAMPLING, variables
 from tests.serving import Answer, Json
 
@@ -30,6 +30,7 @@ def text(answer: Answer) -> str:
 
 BOTH: dict[str, Case] = {
     "stream": Case(given={"stream": True}, seen=kind),
+    "return_progress": Case(given={"return_progress": True}, without={"stream": True}, seen=has("prompt_progress")),
     "format": Case(given={"format": "json"}),
     "options": Case(given={"options": {**BASE, "temperature": 0}}),
     "logprobs": Case(given={"logprobs": True}, seen=member("logprobs")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.calling import READ, calling
-from tests.rows.case import Case, Endpoint, kind, member
+from tests.rows.case import Case, Endpoint, has, kind, member
 from tests.rows.openai import SAMPLING, variables
 from tests.serving import Answer, Json
 
@@ -57,6 +57,7 @@ RESPONSES: dict[str, Case] = {name: SAMPLING[name] for name in SAMPLERS} | {
     ),
     "max_output_tokens": Case(given={"max_output_tokens": 3}, seen=WRITTEN),
     "stream": Case(given={"stream": True}, seen=kind),
+    "return_progress": Case(given={"return_progress": True}, without={"stream": True}, seen=has("prompt_progress")),
     "session_id": Case(given={"session_id": "s"}, seen=SESSION),
     "prompt_cache_key": Case(given={"prompt_cache_key": "s"}, seen=SESSION),
     "metadata": Case(given={"metadata": {"session_id": "s"}}, seen=SESSION),

@@ -23,6 +23,10 @@ PromptCacheKey = Annotated[
     ),
 ]
 Metadata = Annotated[Any, note("metadata.session_id names the session if no other field or header does.")]
+ReturnProgress = Annotated[
+    bool | None,
+    note("true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt."),
+]
 Stop = Annotated[
     str | list[str] | None,
     note(

@@ -1,10 +1,12 @@
-"""Makes the member `timings` of llama.cpp's API: numbers of tokens, and times in milliseconds."""
+"""Makes the members `timings` and `prompt_progress` of llama.cpp's API: numbers of tokens, and times in milliseconds.
+Other APIs have them, too.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from ..core.parts import End, RunningUsage
+from ..core.parts import End, Progress, RunningUsage
 
 
 class Timings(msgspec.Struct, frozen=True):
@@ -19,6 +21,20 @@ class Timings(msgspec.Struct, frozen=True):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+
+
+class PromptProgress(msgspec.Struct, frozen=True):
+    """The progress of prefill, in numbers of tokens, with llama.cpp's names."""
+
+    total: int
+    cache: int
+    processed: int
+    """Tokens processed so far, including cached tokens."""
+    time_ms: float
+
+
+def progress_at(now: Progress) -> PromptProgress:
+    return PromptProgress(now.n_prompt, now.n_cached, now.n_processed, now.elapsed_ms)
 
 
 def timings_of(end: End) -> Timings:

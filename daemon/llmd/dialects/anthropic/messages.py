@@ -18,7 +18,8 @@ from .writer import MessageWriter
 @answers(MessagesRequest)
 def create_message(body: MessagesRequest, request: web.Request) -> Asking:
     generation_request = request_of(body, request.headers.items())
-    return generation_request, partial(MessageWriter, n_tokens_max=generation_request.max_tokens)
+    n_tokens_max, reports = generation_request.max_tokens, bool(body.return_progress)
+    return generation_request, partial(MessageWriter, n_tokens_max=n_tokens_max, reports_progress=reports)
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:

@@ -28,6 +28,7 @@ from ...http.envelope import Envelope
 from ...http.framing import Framing
 from ...http.stream import Writer
 from ..arguments import object_of, text_of
+from ..timings import progress_at
 from . import wire
 
 _STATUSES = {503: 529}
@@ -137,9 +138,10 @@ class MessageWriter(Writer):
 
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
-    def __init__(self, state: State, *, n_tokens_max: int) -> None:
-        """`n_tokens_max` is max_tokens of the request."""
+    def __init__(self, state: State, *, n_tokens_max: int, reports_progress: bool = False) -> None:
+        """`n_tokens_max` is max_tokens of the request. `reports_progress` is return_progress."""
         self._n_tokens_max = n_tokens_max
+        self._reports_progress = reports_progress
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
@@ -179,8 +181,10 @@ class MessageWriter(Writer):
         if isinstance(part, ContentPart):
             return self._content(part)
         if isinstance(part, Progress):
-            uncached = part.n_prompt - part.n_cached
-            return self._begun(wire.MessageUsage(uncached, 0, part.n_cached)) or _PING
+            begun = self._begun(wire.MessageUsage(part.n_prompt - part.n_cached, 0, part.n_cached))
+            if self._reports_progress:  # clients ignore unknown members of a ping
+                return begun + _typed_event("ping", prompt_progress=progress_at(part))
+            return begun or _PING
         if isinstance(part, End):
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):

@@ -16,7 +16,7 @@ from ..timings import Timings
 
 
 @accepts(
-    "n_cache_reuse", "n_keep", "n_discard", "return_progress", "penalize_nl",
+    "n_cache_reuse", "n_keep", "n_discard", "penalize_nl",
     id_slot="a request cannot choose a slot; name a session with session_id or a header instead",
     t_max_prompt_ms="llmd has no limit on the time of a prompt",
     t_max_predict_ms="only --request-timeout limits the time of a request",
@@ -45,6 +45,7 @@ class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_
     grammar: members.Grammar = None
     json_schema: members.JsonSchema = None
     n_probs: members.NProbs = None
+    return_progress: members.ReturnProgress = None
     return_tokens: Annotated[bool | None, note("true: return the token ids of the answer.")] = None
     response_fields: Annotated[list[str] | None, note(
         "Paths of the members to return, such as timings/prompt_n. Default: all members.")] = None  # fmt: skip

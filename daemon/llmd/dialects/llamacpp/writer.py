@@ -7,13 +7,24 @@ from typing import Any
 
 import msgspec
 
-from ...core.parts import Details, End, EndReason, Failed, Part, PromptTokens, TextPart, TokenProbability, details_of
+from ...core.parts import (
+    Details,
+    End,
+    EndReason,
+    Failed,
+    Part,
+    Progress,
+    PromptTokens,
+    TextPart,
+    TokenProbability,
+    details_of,
+)
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
 from ...http.stream import Writer
 from ..probabilities import text_of
-from ..timings import timings_of
+from ..timings import progress_at, timings_of
 from .wire import NativeChosen, NativeCompletion, NativeProbable, StopType
 
 _STOPPED: dict[EndReason, StopType] = {"end": "eos", "stop": "word", "length": "limit"}
@@ -52,6 +63,9 @@ class NativeWriter(Writer):
             return framing.event(self._last(part))
         if isinstance(part, Failed):
             return OWN.event(part.error)
+        if isinstance(part, Progress):
+            event = {"index": 0, "content": "", "tokens": [], "stop": False, "id_slot": -1}
+            return framing.event(_encode(event | {"prompt_progress": progress_at(part)}))
         if isinstance(part, PromptTokens):  # comes with return_tokens, but this API does not return it
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")

@@ -120,16 +120,18 @@ def _prompt(body: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
 
 def _generation_request(body: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> GenerationRequest:
     options = body.options or Options()
+    is_stream = body.stream is not False
     return generation(
         body,
         session_of(headers),
         prompt,
-        is_stream=body.stream is not False,
+        is_stream=is_stream,
         max_tokens=max(options.num_predict or 0, 0),
         sampling=sampling_of(options, "options."),
         stop=stops_of(options.stop, "options.stop"),
         constraint=_constraint(body),
         n_logprobs=logprobs_of(body.logprobs, body.top_logprobs),
+        returns_progress=is_stream and bool(body.return_progress),
     )
 
 

@@ -9,9 +9,10 @@ import msgspec
 from ...core import limits
 from ...http.parameters import UNBOUNDED, accepts, note, refuses
 from ..custom_tools import OfferedFunction
-from ..members import NOT_SHOWN, Dimensions, Model, Stop, TopLogprobs
+from ..members import NOT_SHOWN, Dimensions, Model, ReturnProgress, Stop, TopLogprobs
 from ..probabilities import ChosenToken
 from ..sampling import OF_OLLAMA, samples
+from ..timings import PromptProgress
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -86,6 +87,7 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         "been unloaded.")] = None  # fmt: skip
     logprobs: Annotated[bool | None, note("true: return the log probability of each token.")] = None
     top_logprobs: TopLogprobs = None
+    return_progress: ReturnProgress = None
 
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
@@ -208,6 +210,8 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eval_duration: int = 0
     logprobs: list[ChosenToken] = []
     """Log probabilities of the tokens in this line. If the answer is not streamed, those of all its tokens."""
+    prompt_progress: PromptProgress | None = None
+    """Present in lines without text, with `return_progress`."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):

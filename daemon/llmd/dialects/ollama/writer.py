@@ -10,13 +10,25 @@ from typing import Any, Literal
 import msgspec
 
 from ...core.errors import ApiError
-from ...core.parts import Details, End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece, details_of
+from ...core.parts import (
+    Details,
+    End,
+    EndReason,
+    Failed,
+    Part,
+    Progress,
+    ReasoningPart,
+    TextPart,
+    ToolCallPiece,
+    details_of,
+)
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
 from ...http.stream import Writer
 from ..arguments import object_of, text_of
 from ..probabilities import chosen_tokens
+from ..timings import progress_at
 from . import wire
 
 DoneReason = Literal["stop", "length"]
@@ -124,6 +136,8 @@ class _OllamaWriter(Writer):
             return self._called(self._calls.add(part)) + logprobs
         if isinstance(part, End):
             return self._called(self._calls.close(is_cut=part.is_cut)) + self._line(**measures_of(part))
+        if isinstance(part, Progress):
+            return self._line(prompt_progress=progress_at(part))
         if isinstance(part, Failed):
             return ENVELOPE.event(part.error)
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")

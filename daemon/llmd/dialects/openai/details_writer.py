@@ -12,12 +12,11 @@ from msgspec import UNSET
 
 from ...core.parts import End, GeneratedToken, Part, Progress, PromptTokens, TokenProbability, UsedTokens, details_of
 from ..probabilities import chosen_tokens, text_of
-from ..timings import timings_at, timings_of
+from ..timings import progress_at, timings_at, timings_of
 from .wire.answer import (
     ChatLogprobs,
     CompletionLogprobs,
     CompletionTokensDetails,
-    PromptProgress,
     PromptTokensDetails,
     Usage,
 )
@@ -65,7 +64,7 @@ class DetailsWriter:
     def of_event(self, part: Part) -> dict[str, Any]:
         """Returns the additional members of the event for this part."""
         if isinstance(part, Progress):
-            return {"prompt_progress": PromptProgress(part.n_prompt, part.n_cached, part.n_processed, part.elapsed_ms)}
+            return {"prompt_progress": progress_at(part)}
         if isinstance(part, PromptTokens):
             return {"prompt_token_ids": part.tokens} if self._is_chat and part.index == 0 else {}
         now, found = details_of([part]).usage, dict[str, Any]()

@@ -11,12 +11,23 @@ from typing import TypeVar
 import msgspec
 
 from ...core.errors import ApiError
-from ...core.parts import End, Failed, GeneratedToken, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
+from ...core.parts import (
+    End,
+    Failed,
+    GeneratedToken,
+    Part,
+    Progress,
+    ReasoningPart,
+    TextPart,
+    ToolCallPiece,
+    UsedTokens,
+)
 from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
 from ...http.stream import Writer
 from ..probabilities import chosen_tokens
+from ..timings import progress_at
 from . import wire
 from .item_writers import CallItemWriter, Event, ItemWriter, MessageItemWriter, ReasoningItemWriter, call_of, new_id
 from .reader import ParsedRequest
@@ -100,6 +111,9 @@ class ResponseWriter(Writer):
             return self._finished(part)
         if isinstance(part, Failed):
             return self._failed(part.error)
+        if isinstance(part, Progress):
+            progress = b',"prompt_progress":' + _encode(progress_at(part))
+            return [(b"response.in_progress", self._with(self._response) + progress)]
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 
     # --- items -------------------------------------------------------------------------------------------------------

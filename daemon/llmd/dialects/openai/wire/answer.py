@@ -29,16 +29,6 @@ class Usage(msgspec.Struct, frozen=True):
     """Present if the answer has reasoning."""
 
 
-class PromptProgress(msgspec.Struct, frozen=True):
-    """The progress of prefill, in numbers of tokens, with llama.cpp's names."""
-
-    total: int
-    cache: int
-    processed: int
-    """Tokens processed so far, including cached tokens."""
-    time_ms: float
-
-
 FinishReason = Literal["stop", "length"]
 ChatFinishReason = Literal["stop", "length", "tool_calls", "function_call"]
 

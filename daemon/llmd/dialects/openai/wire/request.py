@@ -207,9 +207,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
         None
     )
     return_tokens: Annotated[bool | None, note("Other name of return_token_ids.")] = None
-    return_progress: Annotated[bool | None, note(
-        "true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt.")
-    ] = None  # fmt: skip
+    return_progress: members.ReturnProgress = None
     timings_per_token: Annotated[bool | None, note(
         "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
     ] = None  # fmt: skip
