@@ -1,4 +1,4 @@
-"""/save in llmctl chat: the file that llmd's page for browsers can import."""
+"""/save and /load in llmctl chat: files that llmd's page for browsers can import and export."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import llmd
 from llmd.ctl import conversation_export
-from tests.fake_daemon import CHAT, FakeDaemon, echo
-from tests.test_ctl_chat_commands import answers, chat
+from tests.fake_daemon import CHAT, FakeDaemon, asked, echo
+from tests.test_ctl_chat_commands import answers, chat, contents
 
 PAGE = Path(llmd.__file__).parent / "page" / "conversations.js"
 
@@ -108,3 +109,69 @@ def test_the_home_directory_can_be_shortened(
     monkeypatch.setenv("HOME", str(tmp_path))
     chat(daemon, "one", "/save ~/file")
     assert (tmp_path / "file").exists()
+
+
+# --- /load -----------------------------------------------------------------------------------------------------------
+
+
+def exported(*messages: Any, **settings: Any) -> str:
+    conversation = {"id": "x", "title": "", "settings": settings, "messages": messages}
+    return json.dumps({"format": "llmd-conversations", "version": 1, "conversations": [conversation]})
+
+
+def test_load_continues_what_save_has_written(daemon: FakeDaemon, tmp_path: Path) -> None:
+    chat(daemon, "/system Be loud.", "/set top_p 0.5", "/set seed 7", "one", f"/save {tmp_path}/file")
+    said = chat(daemon, "/set top_k 5", f"/load {tmp_path}/file", "two", session="b")
+    assert f"[1 turn loaded from {tmp_path}/file]" in said
+    request = asked(daemon)[-1]
+    assert (request["session_id"], contents(request)) == ("b", ["Be loud.", "one", "ONE", "two"])
+    assert (request["top_p"], request["seed"], request["top_k"]) == (0.5, 7, 5)
+    chat(daemon, "three", session="b")
+    assert contents(asked(daemon)[-1]) == ["Be loud.", "one", "ONE", "two", "TWO", "three"]
+
+
+def test_load_continues_what_the_page_has_exported(daemon: FakeDaemon, tmp_path: Path) -> None:
+    answer = {"role": "assistant", "text": "A", "reasoning": "Hm.", "state": "done", "calls": [], "facts": {}}
+    call = {"role": "assistant", "text": "", "calls": [{"id": "c", "name": "f", "arguments": "{}"}], "state": "done"}
+    settings = {"system": "", "temperature": 0, "top_p": 7, "max_tokens": None, "hides_reasoning": True}
+    (tmp_path / "file").write_text(exported({"role": "user", "text": "one"}, answer, call, **settings))
+    chat(daemon, f"/load {tmp_path}/file", "two")
+    request = asked(daemon)[-1]
+    assert contents(request) == ["one", "A", "two"]
+    assert request["temperature"] == 0 and not {"top_p", "max_tokens", "hides_reasoning"} & request.keys()
+
+
+def test_load_replaces_no_conversation(daemon: FakeDaemon, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(exported({"role": "user", "text": "other"}))
+    assert "this conversation has 1 turn; begin another one with" in chat(
+        daemon, "one", f"/load {tmp_path}/file", "two"
+    )
+    assert contents(asked(daemon)[-1]) == ["one", "ONE", "two"]
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ("{", "is damaged and cannot be loaded"),
+        ("[]", "has no conversation"),
+        ('{"messages": []}', "has no conversation"),
+        ('{"format": "llmd-conversations", "conversations": []}', "is damaged"),
+        ('{"format": "llmd-conversations", "conversations": [5, 6]}', "has 2 conversations, but only one"),
+        ('{"format": "llmd-conversations", "conversations": [5]}', "is damaged"),
+        (exported({"role": "robot", "text": "x"}), "is damaged"),
+        (exported({"role": "user", "text": 5}), "is damaged"),
+        (exported(5), "is damaged"),
+        ("[" * 100_000, "is damaged"),
+    ],
+)
+def test_a_file_that_cannot_be_loaded(daemon: FakeDaemon, tmp_path: Path, content: str, error: str) -> None:
+    (tmp_path / "file").write_text(content)
+    said = chat(daemon, f"/load {tmp_path}/file", "one")
+    assert said.startswith(f"llmctl: {tmp_path}/file {error}")
+    assert contents(asked(daemon)[-1]) == ["one"]
+
+
+def test_load_waits_for_no_pipe(daemon: FakeDaemon, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not a file, or is larger than 64 MiB" in chat(daemon, f"/load {tmp_path}/pipe")
+    assert "could not read" in chat(daemon, f"/load {tmp_path}/none")

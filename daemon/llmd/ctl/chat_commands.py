@@ -126,6 +126,21 @@ class Commands:
         else:
             self._context.note(f"{text.counted(conversation.n_turns, 'turn')} saved to {path}")
 
+    def load(self, name: str) -> None:
+        conversation, path = self._conversation, Path(os.path.expanduser(name))
+        if conversation.n_turns:
+            turns = text.counted(conversation.n_turns, "turn")
+            self._context.warn(f"this conversation has {turns}; begin another one with /session ID or /reset first")
+            return
+        try:
+            messages, settings = conversation_export.read(path)
+        except DiskFailed as error:
+            self._context.warn(str(error))
+            return
+        conversation.load(messages)
+        conversation.settings.update(chat_settings.usable(settings))
+        self._context.note(f"{text.counted(conversation.n_turns, 'turn')} loaded from {path}")
+
     def session(self, name: str) -> None:
         if not name:
             raw = self._conversation.client.session(self._conversation.name)
@@ -169,6 +184,7 @@ COMMANDS = {
     "/system": Command(Commands.system, "[TEXT]", f"show or set the system prompt; {NO_PROMPT} removes it"),
     "/set": Command(Commands.set, "[NAME [VALUE]]", "show or set sampling parameters, such as temperature"),
     "/save": Command(Commands.save, "FILE", "write the conversation to a file that llmd's page imports"),
+    "/load": Command(Commands.load, "FILE", "continue a conversation that /save or the page has written"),
     "/session": Command(Commands.session, "[ID]", "show this session, or continue another one"),
     "/reset": Command(Commands.reset, "", "reset the session and start a new conversation"),
     "/help": Command(Commands.help, "", "list these commands"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
 
 from llmd.core.sampling_table import SAMPLING, SamplingParameter
 from llmd.ctl import text
@@ -39,6 +40,16 @@ def parse(name: str, word: str) -> float | None:
     if not row.low <= value <= row.high:  # NaN is in no range
         raise SettingRefused(f"{name} cannot be {word}: it must be {_range(row)}, or {DEFAULT}")
     return value
+
+
+def usable(settings: Mapping[str, object]) -> dict[str, float]:
+    """Returns those settings of a stored conversation that /set would accept."""
+    found: dict[str, float] = {}
+    for name, value in settings.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            with suppress(SettingRefused):
+                found[name] = parse(name, str(value)) or 0
+    return found
 
 
 def describe(name: str, settings: Mapping[str, float]) -> str:

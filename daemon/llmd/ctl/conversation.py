@@ -144,6 +144,11 @@ class Conversation:
         others = [one for one in self.messages if one["role"] != "system"]
         self._replace([{"role": "system", "content": prompt}, *others] if prompt else others)
 
+    def load(self, messages: list[Json]) -> None:
+        """Replaces this conversation by another one."""
+        self._failed_question = ""
+        self._replace(messages)
+
     def fork(self, name: str) -> None:
         """Copies the session and its conversation to the new session `name`, and continues there."""
         messages = self.messages
