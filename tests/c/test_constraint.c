@@ -90,6 +90,28 @@ static void a_choice_is_one_of_them(void)
     free(d.text);
 }
 
+/* All answers with the same document begin with one constraint that was read once (document_cache.h). */
+static void answers_with_one_document_do_not_change_each_other(void)
+{
+    char error[512], alone[2][ANSWER_BYTES], text[ANSWER_BYTES];
+    llm_document d = made("regex", "\"[a-c]{3,40}(1|22|333)*x\"", error);
+    CHECK_STR(error, "");
+    for (uint64_t i = 0; i < 2; i++) {
+        sampler *s = constrained(d.text, i, 1);
+        CHECK_INT(answer(s, i, 100, alone[i]), LLM_OK);
+        sampler_close(s);
+    }
+    CHECK(strcmp(alone[0], alone[1]) != 0);
+    sampler *both[2] = {constrained(d.text, 0, 1), constrained(d.text, 1, 1)};
+    for (int i = 1; i >= 0; i--) {
+        CHECK_INT(answer(both[i], (uint64_t)i, 100, text), LLM_OK);
+        CHECK_STR(text, alone[i]);
+    }
+    sampler_close(both[0]);
+    sampler_close(both[1]);
+    free(d.text);
+}
+
 static void json_is_json(void)
 {
     char error[512], text[ANSWER_BYTES];
@@ -673,6 +695,7 @@ int main(void)
         return 1;
     }
     RUN(a_choice_is_one_of_them);
+    RUN(answers_with_one_document_do_not_change_each_other);
     RUN(json_is_json);
     RUN(an_expression_is_matched);
     RUN(what_the_model_wants_is_not_enough);

@@ -546,8 +546,9 @@ int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **o
     try {
         auto p = std::make_unique<llm_answer_parser>();
         if (n_bytes > 0) {
-            p->syntax = answer_syntax::read(std::string(syntax, n_bytes));
-            p->form = std::make_unique<const answer_form>(p->syntax);
+            std::shared_ptr<const answer_grammar> grammar = answer_grammar::of({syntax, n_bytes});
+            p->syntax = grammar->syntax;
+            p->form = std::make_unique<const answer_form>(std::move(grammar));
             p->begin(p->syntax.opening);
         }
         *out = p.release();

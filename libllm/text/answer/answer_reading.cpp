@@ -7,6 +7,7 @@
 #include <new>
 
 #include "text/answer/parser_text.h"
+#include "text/grammar/document_cache.h"
 #include "text/template/chat_budget.h"
 
 namespace {
@@ -190,13 +191,23 @@ answer_syntax answer_syntax::read(const std::string &given)
 
 /* ---- form -------------------------------------------------------------------------------------------------------- */
 
-answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), calls_once(syntax.calls_once)
+std::shared_ptr<const answer_grammar> answer_grammar::of(std::string_view document)
 {
-    const common_json parser = common_json::parse(syntax.parser);
-    arena = parser_read(parser);
-    collect_markers(parser, begins_marker);
-    markers = markers_behind_text(parser);
-    marks = call_marks_of(parser);
+    static document_cache<answer_grammar> *const kept = new document_cache<answer_grammar>;
+    std::shared_ptr<const answer_grammar> found = kept->find(document);
+    if (found == nullptr) {
+        auto made = std::make_shared<answer_grammar>();
+        made->syntax = answer_syntax::read(std::string(document));
+        const common_json parser = common_json::parse(made->syntax.parser);
+        made->syntax.parser = std::string();
+        made->arena = parser_read(parser);
+        collect_markers(parser, made->begins_marker);
+        made->markers = markers_behind_text(parser);
+        made->marks = call_marks_of(parser);
+        kept->keep(std::string(document), made);
+        found = made;
+    }
+    return found;
 }
 
 /* Parses in llama.cpp's lenient mode, in which the text can end anywhere, because the answer is still being generated.
@@ -207,13 +218,13 @@ answer_reading answer_form::parse(const std::string &text) const
     n_bytes_read += text.size();
     try {
         common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_LENIENT);
-        const common_peg_parse_result result = arena.parse(context);
+        const common_peg_parse_result result = rules->arena.parse(context);
         if (result.fail() || (result.success() && result.end != text.size())) {
             return out;
         }
         out.said.role = "assistant";
-        mapper_of(format, &out.said)->from_ast(context.ast, result);
-        if (calls_once && out.said.tool_calls.size() > 1) {
+        mapper_of(rules->syntax.format, &out.said)->from_ast(context.ast, result);
+        if (rules->syntax.calls_once && out.said.tool_calls.size() > 1) {
             return answer_reading();
         }
         locate(context.ast, result, text.size(), &out);
@@ -253,7 +264,7 @@ answer_reading answer_form::read(const std::string &text) const
 bool answer_form::may_be_text(const std::string &begun, bool is_after_text) const
 {
     bool is_part = false;
-    for (const std::string &marker : markers) {
+    for (const std::string &marker : rules->markers) {
         const size_t n = std::min(marker.size(), begun.size());
         if (n > 0 && begun.compare(0, n, marker, 0, n) == 0) {
             if (n == marker.size() || n >= CALL_MARK_BYTES_MIN) {
@@ -282,7 +293,8 @@ answer_mark answer_form::mark_at(const std::string &text) const
         }
         return most;
     };
-    const size_t n_begin = length(markers), n_closing = length(marks.closing), n_opening = length(marks.opening);
+    const size_t n_begin = length(rules->markers);
+    const size_t n_closing = length(rules->marks.closing), n_opening = length(rules->marks.opening);
     if (n_begin > 0) {
         return {answer_mark::BEGIN, n_begin};
     }
@@ -298,7 +310,8 @@ answer_mark answer_form::mark_at(const std::string &text) const
 bool answer_form::ends_with_closing_mark(const std::string &text) const
 {
     const size_t end = text.find_last_not_of(" \t\r\n") + 1;
-    return std::any_of(marks.closing.begin(), marks.closing.end(), [&](const std::string &mark) {
+    const std::vector<std::string> &closing = rules->marks.closing;
+    return std::any_of(closing.begin(), closing.end(), [&](const std::string &mark) {
         return mark.size() <= end && text.compare(end - mark.size(), mark.size(), mark) == 0;
     });
 }
@@ -311,7 +324,7 @@ bool answer_form::is_whole(const std::string &text) const
     }
     try {
         common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_NONE);
-        const common_peg_parse_result result = arena.parse(context);
+        const common_peg_parse_result result = rules->arena.parse(context);
         return result.success() && result.end == text.size();
     } catch (const std::bad_alloc &) {
         throw;

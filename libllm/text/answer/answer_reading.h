@@ -5,7 +5,9 @@
 #include <common/chat.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/answer/call_parser.h"
@@ -55,9 +57,22 @@ struct answer_mark {
     size_t n_bytes;
 };
 
+/* What is made of a syntax once, and shared by all answers with this syntax. It never changes. */
+struct answer_grammar {
+    answer_syntax syntax; /* without `parser` */
+    common_peg_arena arena;
+    bool begins_marker[256] = {};
+    std::vector<std::string> markers; /* delimiters that end text, without their trailing blanks */
+    call_marks marks;
+
+    /* Reads llm_prompt.syntax. Reading takes 17 ms if there are 60 tools, so the grammars of the last documents are kept
+     * (document_cache.h). Throws. */
+    static std::shared_ptr<const answer_grammar> of(std::string_view document);
+};
+
 class answer_form {
   public:
-    explicit answer_form(const answer_syntax &syntax); /* throws */
+    explicit answer_form(std::shared_ptr<const answer_grammar> grammar) : rules(std::move(grammar)) {}
 
     /* Runs the parser over the text. Throws only std::bad_alloc. In the result, `fits` is false for a text that nests
      * too deeply. It is also false for a text with a second call if only one call is allowed. */
@@ -71,12 +86,12 @@ class answer_form {
     answer_mark mark_at(const std::string &text) const;
     bool has_closing_marks() const
     {
-        return !marks.closing.empty();
+        return !rules->marks.closing.empty();
     }
     bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */
     bool may_begin_marker(char c) const
     {
-        return begins_marker[static_cast<unsigned char>(c)];
+        return rules->begins_marker[static_cast<unsigned char>(c)];
     }
 
     mutable uint64_t n_bytes_read = 0;
@@ -84,12 +99,7 @@ class answer_form {
   private:
     answer_reading parse(const std::string &text) const;
 
-    common_chat_format format;
-    bool calls_once;
-    common_peg_arena arena;
-    bool begins_marker[256] = {};
-    std::vector<std::string> markers; /* delimiters that end text, without their trailing blanks */
-    call_marks marks;
+    std::shared_ptr<const answer_grammar> rules;
 };
 
 #endif

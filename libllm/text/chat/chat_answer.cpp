@@ -34,6 +34,27 @@ chat_form new_form(const model *m, const chat_program &program, const chat_wish 
 
 } // namespace
 
+std::string chat_wish::key() const
+{
+    common_json out = common_json::object();
+    out["tools"] = tools;
+    out["choice"] = static_cast<int>(choice);
+    out["names"] = names;
+    out["parallel"] = parallel;
+    out["grammar"] = grammar;
+    out["arguments"] = common_json::array();
+    for (const chat_argument &one : arguments) {
+        for (const std::string &text : {one.tool, one.name, one.grammar}) {
+            out["arguments"].push_back(text);
+        }
+    }
+    out["apart"] = is_reasoning_apart;
+    out["continues_reasoning"] = continues_reasoning;
+    out["continues_content"] = continues_content;
+    out["kwargs"] = kwargs;
+    return out.dump_safe();
+}
+
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,
                                                   const chat_program &program, const chat_wish &wish)
 {

@@ -1,22 +1,21 @@
 /* chat_form.h: the form of an answer. The form says how a model with this chat template writes reasoning, text and tool
  * calls. llama.cpp derives the form from the template. A form contains the parser of answers, the grammar that enforces
  * their syntax, and the triggers. A trigger is a text at which the grammar begins to apply. The form depends on the
- * template and on chat_wish, which has some members of the request. The form does not depend on the messages, so
- * chat_forms keeps it for the next turn. Used only in this folder. */
+ * template and on chat_wish, which has some members of the request. The form does not depend on the messages, so it is
+ * kept for the next turn (document_cache.h). Used only in this folder. */
 #ifndef LLM_CHAT_FORM_H
 #define LLM_CHAT_FORM_H
 
 #include <common/chat-auto-parser.h>
 #include <common/chat.h>
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "model/model.h"
 #include "text/answer/call_head.h"
+#include "text/grammar/document_cache.h"
 
 /* A client's grammar for one argument of a tool. The argument's value is a JSON string. */
 struct chat_argument {
@@ -106,23 +105,8 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
  * prompt, as the beginning of an answer. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
-/* A cache of recently used chat_form objects. Making a form takes long, and agents send the same tools in every turn.
- * The key (chat_wish::key) contains everything that decides the form, except the template. Any thread can use the
- * cache. */
-class chat_forms {
-  public:
-    std::shared_ptr<const chat_form> find(const std::string &key);
-    void keep(const std::string &key, std::shared_ptr<const chat_form> form);
-
-  private:
-    struct entry {
-        std::string key;
-        std::shared_ptr<const chat_form> form;
-        size_t n_bytes;
-    };
-    std::mutex lock;
-    std::list<entry> entries; /* most recently used first */
-    size_t n_bytes = 0;
-};
+/* Making a form takes long, and agents send the same tools in every turn. So the last forms are kept, by chat_wish::key.
+ * The key contains everything that decides the form, except the template. */
+using chat_forms = document_cache<chat_form>;
 
 #endif

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "text/grammar/document_cache.h"
+
 namespace {
 
 using json = nlohmann::json;
@@ -140,9 +142,21 @@ class constraint_reader {
     }
 };
 
+/* The key begins with the identity of the model, because a grammar can name tokens of the vocabulary. The copy gets the
+ * address of its own model: the model of the kept constraint may be closed. */
 std::unique_ptr<constraint> constraint::read(const model *m, const std::string &document)
 {
-    return constraint_reader(m, document).read();
+    static document_cache<constraint> *const kept = new document_cache<constraint>;
+    const std::string identity(reinterpret_cast<const char *>(m->info.identity), sizeof m->info.identity);
+    std::string key = identity + document;
+    std::shared_ptr<const constraint> found = kept->find(key);
+    if (found == nullptr) {
+        found = constraint_reader(m, document).read();
+        kept->keep(std::move(key), found);
+    }
+    std::unique_ptr<constraint> out(new constraint(*found));
+    out->m = m;
+    return out;
 }
 
 /* Returns the token's text as the grammar receives it. For most control tokens, this is the empty text. Exception: the

@@ -30,7 +30,8 @@
 
 class constraint {
   public:
-    /* Throws grammar_fault if `document` is malformed or exceeds a limit. */
+    /* Throws grammar_fault if `document` is malformed or exceeds a limit. Reading a document with many tools takes
+     * milliseconds. So the last constraints are kept as they were read (document_cache.h), and an answer gets a copy. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
     /* Returns whether the next pick can take long. */
