@@ -31,7 +31,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_SESSION_TABLE_VERSION = 4 };
+enum { LLM_SESSION_TABLE_VERSION = 5 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
  * is a counter, g is a gauge, t is a counter of time. Times are microseconds in the session table, and seconds in
@@ -86,7 +86,7 @@ enum { LLM_SESSION_TABLE_VERSION = 4 };
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
     X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory of checkpoints.")                                        \
     X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints evicted to make room.")                      \
-    X(CELLS_USED, "kv_cells_used", 'g', "KV cells that hold tokens.")                                                  \
+    X(CELLS_USED, "kv_cells_used", 'g', "Tokens of the branches in slots. Branches can share KV cells.")               \
     X(STATE_USED, "state_used_bytes", 'g', "Bytes of llmd_state_bytes that sessions use.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
@@ -112,6 +112,7 @@ typedef enum llm_pin {
  * lists. */
 #define LLM_BRANCH_RECORD_TABLE(X)                                                                                     \
     X(uint32_t, state, "llm_state")                                                                                    \
+    X(uint32_t, kept_in, "llm_place of the state")                                                                     \
     X(uint32_t, reason, "llm_reason of the last start")                                                                \
     X(uint32_t, n_visible, "resident tokens that the client can have seen")                                            \
     X(uint32_t, n_waiting, "requests that wait for the running one")                                                   \

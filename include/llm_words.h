@@ -70,6 +70,13 @@
     X(PARKED, 4, "parked", "Its state is in host memory or on disk.")                                                  \
     X(TORN, 5, "torn", "Its state is invalid; the next request prefills its tokens again, a reset clears it.")
 
+/* Where the state of a branch is kept. */
+#define LLM_PLACE_TABLE(X)                                                                                             \
+    X(NONE, 0, "none", "No state is kept: the next request prefills the tokens.")                                      \
+    X(SLOT, 1, "slot", "In a slot of the model's memory.")                                                             \
+    X(MEMORY, 2, "memory", "In host memory.")                                                                          \
+    X(DISK, 3, "disk", "On disk.")
+
 /* The kind of memory that the model has. The kind decides how a branch can be truncated. */
 #define LLM_MEMORY_TABLE(X)                                                                                            \
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
@@ -126,6 +133,7 @@
 #define LLM_REASON_ENUM(name, number, word, text) LLM_REASON_##name = number,
 #define LLM_OUTCOME_ENUM(name, number, word, text) LLM_OUTCOME_##name = number,
 #define LLM_STATE_ENUM(name, number, word, text) LLM_STATE_##name = number,
+#define LLM_PLACE_ENUM(name, number, word, text) LLM_PLACE_##name = number,
 #define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
 #define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
 #define LLM_SAMPLER_ENUM(name, number, word, text) LLM_SAMPLER_##name = number,
@@ -135,6 +143,7 @@ typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_s
 typedef enum llm_reason { LLM_REASON_TABLE(LLM_REASON_ENUM) LLM_REASON_N } llm_reason;
 typedef enum llm_outcome { LLM_OUTCOME_TABLE(LLM_OUTCOME_ENUM) LLM_OUTCOME_N } llm_outcome;
 typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state;
+typedef enum llm_place { LLM_PLACE_TABLE(LLM_PLACE_ENUM) LLM_PLACE_N } llm_place;
 typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
 typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
 typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM) LLM_SAMPLER_N } llm_sampler;
@@ -151,6 +160,7 @@ typedef enum llm_vocabulary {
     LLM_POLICIES,
     LLM_SAMPLERS,
     LLM_JSON_VERDICTS,
+    LLM_PLACES,
 } llm_vocabulary;
 
 /* Return the word and the sentence of a number. If the vocabulary has no such number, the word is "unknown", and the

@@ -172,6 +172,10 @@ def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert (shown["tokens"], shown["opened"]) == ("1,234 of 4,096", "2h ago")
     expected = "exact_prefix: 412 of 415 prompt tokens reused, diverged at token 9 (Extends.)"
     assert shown["last_start"] == expected
+    for place, words in (("memory", "in host memory"), ("disk", "on disk"), ("none", "without a state")):
+        daemon.route("GET /v1/sessions/desk", session(state="parked", kept_in=place))
+        assert run(daemon, "sessions", "show", "desk") == EXIT_OK
+        assert f"parked {words}\n" in capsys.readouterr().out
 
 
 def test_nobody_is_exit_status_4(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from llmd.turns.log import TurnLog
 from llmd.turns.user_starts import UserMessages, user_starts
 from tests.conftest import Serve
 from tests.conversation import Conversation, cold
-from tests.serving import Answer, Daemon, Json, chat
+from tests.serving import SETTLE_S, Answer, Daemon, Json, chat
 from tests.test_tool_loops import template_of
 
 CLASSES = ("dense", "window", "recurrent", "hybrid")
@@ -207,6 +207,23 @@ async def test_park_and_come_back(serve: Serve, memory: str) -> None:
     await talk.ask("and another")
     assert talk.report["session_reset_reason"] == "restored"
     assert talk.report["prefilled_prompt_tokens"] < talk.n_prompt
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [({}, "memory"), ({"park_memory": 1}, "disk"), ({"park_memory": 1, "state_dir": None}, "none")],
+)
+async def test_a_session_says_where_its_state_is(serve: Serve, options: dict[str, Any], place: str) -> None:
+    daemon = await serve(**options)
+    await daemon.chat(session_id="a")
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["kept_in"] == "slot"
+    await post(daemon, "a", "park")
+    async with asyncio.timeout(SETTLE_S):
+        while (found := (await daemon.ask("GET", "/v1/sessions/a")).json)["kept_in"] != place:
+            await daemon.chat(session_id="b")
+    assert found["timelines"][0]["kept_in"] == place and found["state"] == "parked"
+    await daemon.chat(session_id="a")
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["kept_in"] == "slot"
 
 
 async def test_a_parked_session_that_is_reset_takes_no_slot(serve: Serve) -> None:

@@ -13,6 +13,7 @@ typedef struct word {
 #define REASON_ROW(name, number, word, text) {LLM_REASONS, number, word, text},
 #define OUTCOME_ROW(name, number, word, text) {LLM_OUTCOMES, number, word, text},
 #define STATE_ROW(name, number, word, text) {LLM_STATES, number, word, text},
+#define PLACE_ROW(name, number, word, text) {LLM_PLACES, number, word, text},
 #define MEMORY_ROW(name, number, word, text) {LLM_MEMORIES, number, word, text},
 #define POLICY_ROW(name, number, word, text) {LLM_POLICIES, number, word, text},
 #define SAMPLER_ROW(name, number, word, text) {LLM_SAMPLERS, number, word, text},
@@ -20,7 +21,8 @@ typedef struct word {
 
 static const word words[] = {LLM_STATUS_TABLE(STATUS_ROW) LLM_REASON_TABLE(REASON_ROW) LLM_OUTCOME_TABLE(OUTCOME_ROW)
                                  LLM_STATE_TABLE(STATE_ROW) LLM_MEMORY_TABLE(MEMORY_ROW) LLM_POLICY_TABLE(POLICY_ROW)
-                                     LLM_SAMPLER_TABLE(SAMPLER_ROW) LLM_JSON_TABLE(JSON_ROW)};
+                                     LLM_SAMPLER_TABLE(SAMPLER_ROW) LLM_JSON_TABLE(JSON_ROW)
+                                         LLM_PLACE_TABLE(PLACE_ROW)};
 
 static const word *find(llm_vocabulary vocabulary, int number)
 {

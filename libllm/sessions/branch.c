@@ -45,6 +45,7 @@ static void assert_invariant(const branch *b)
 
 void branch_publish(branch *b)
 {
+    b->record.kept_in = branch_place(b);
     session_table_store_record(session_table_of(b), b->entry, &b->record);
 }
 
@@ -79,6 +80,7 @@ void branch_set_parked(branch *b, const parked *to)
 {
     b->shared->totals->parked_bytes += to->n_bytes - b->parked.n_bytes;
     b->parked = *to;
+    branch_publish(b);
 }
 
 void branch_hold_parked(branch *b, blob *state, uint32_t k)

@@ -172,6 +172,17 @@ bool branch_is_named(const branch *b);        /* false for a scratch branch */
 bool branch_has_slot(const branch *b);
 bool branch_is_idle(const branch *b); /* no generation uses the branch or waits for it */
 
+/* Returns where the branch's state is. While a state is being written or read, the place is the one that it comes from. */
+static inline llm_place branch_place(const branch *b)
+{
+    const parked_where where = b->parked.where;
+    const bool is_in_memory = where == PARKED_IN_MEMORY || where == PARKED_WRITING;
+    if (b->slot != BRANCH_NO_SLOT) {
+        return LLM_PLACE_SLOT;
+    }
+    return where == PARKED_NOWHERE ? LLM_PLACE_NONE : is_in_memory ? LLM_PLACE_MEMORY : LLM_PLACE_DISK;
+}
+
 /* ---- calls for a generation, in this order: branch_begin, _consumed..., _decoding, _consumed..., _ended ---- */
 
 /* Carries out the plan: brings the branch to the state after the prompt's first plan->n_keep tokens. `donor` is the

@@ -11,8 +11,9 @@ static void share_file(branch_table *table, const branch *from, branch *to)
         return;
     }
     job->linked_id = from->id;
-    branch_set_parked(to, &from->parked);
-    to->parked.where = PARKED_ON_DISK;
+    parked on_disk = from->parked;
+    on_disk.where = PARKED_ON_DISK;
+    branch_set_parked(to, &on_disk);
     /* counted for both branches, because either can outlive the other */
     table_expect_file(table, to, job, from->n_file_bytes);
     store_push(table->store, job);

@@ -36,6 +36,7 @@ static void every_number_has_its_own_word(void)
     check_vocabulary(LLM_MEMORIES, 0, LLM_MEMORY_N);
     check_vocabulary(LLM_POLICIES, 0, LLM_POLICY_N);
     check_vocabulary(LLM_SAMPLERS, 1, LLM_SAMPLER_N);
+    check_vocabulary(LLM_PLACES, 0, LLM_PLACE_N);
 }
 
 /* Numbers are on the wire and in segments: a table that is reordered must fail here. */

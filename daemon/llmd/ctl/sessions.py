@@ -173,7 +173,7 @@ def details(session: Json, now_s: float | None = None) -> str:
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
     pairs = [
         ("session", text.scalar(session.get("id"))),
-        ("state", text.scalar(session.get("state"))),
+        ("state", state(session)),
         *token_lines(session, now_s),
         *prefill_lines(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
@@ -195,6 +195,15 @@ def details(session: Json, now_s: float | None = None) -> str:
     return text.fields(pairs)
 
 
+_PLACES = {"memory": "in host memory", "disk": "on disk", "none": "without a state"}
+
+
+def state(one: Json) -> str:
+    """Returns the state of a session or branch. If it is parked, also returns where the state of the model is."""
+    place = _PLACES.get(str(one.get("kept_in")))
+    return text.scalar(one.get("state")) + (f" {place}" if place and one.get("state") == "parked" else "")
+
+
 def token_lines(session: Json, now_s: float) -> list[tuple[str, str]]:
     """Returns the lines about the tokens of a session: one line for each branch."""
     context_tokens, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
@@ -213,7 +222,7 @@ def prefill_lines(session: Json) -> list[tuple[str, str]]:
 def branch(one: Json, context_tokens: str, now_s: float) -> str:
     tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
     where = f"entry {one.get('slot')}, used {_age(one.get('used_ms', 0), now_s)}"
-    return f"{text.scalar(one.get('state'))}, {tokens} of {context_tokens} tokens, {requests}, {where}"
+    return f"{state(one)}, {tokens} of {context_tokens} tokens, {requests}, {where}"
 
 
 def last_start(last: Json) -> str:

@@ -122,6 +122,7 @@ STATUS_WORDS, STATUS_TEXTS = vocabulary(lib.LLM_STATUSES, lib.LLM_STATUS_N)
 REASON_WORDS, REASON_TEXTS = vocabulary(lib.LLM_REASONS, lib.LLM_REASON_N)
 OUTCOME_WORDS, _ = vocabulary(lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
 STATE_WORDS, _ = vocabulary(lib.LLM_STATES, lib.LLM_STATE_N)
+PLACE_WORDS, _ = vocabulary(lib.LLM_PLACES, lib.LLM_PLACE_N)
 MEMORY_WORDS, _ = vocabulary(lib.LLM_MEMORIES, lib.LLM_MEMORY_N)
 POLICY_WORDS, _ = vocabulary(lib.LLM_POLICIES, lib.LLM_POLICY_N)
 SAMPLER_WORDS, _ = vocabulary(lib.LLM_SAMPLERS, lib.LLM_SAMPLER_N)
@@ -251,6 +252,7 @@ class SessionView:
     owner: int
     id: int
     state: int
+    kept_in: int
     reason: int
     generation: int
     n_tokens: int

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, invalid_value, quoted
-from ...engine.native import REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
+from ...engine.native import PLACE_WORDS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ...engine.wire import Close, Reply, Reset
 from ...turns.log import reason_text, reported_reason, scratch_id
 from ..access import Caller
@@ -217,6 +217,7 @@ def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Ses
         client=state.turns.client(owner, id),
         last_words=state.turns.last_words(owner, id),
         slot=latest.slot if latest is not None else -1,
+        kept_in=latest.kept_in if latest is not None else "none",
         state=next((one.state for one in branches if one.state in _RUNNING), state_word),
         pinned=any(view.is_pinned for view in views),
         context_tokens=state.engine.info.n_ctx,
@@ -250,6 +251,7 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
     return Timeline(
         slot=view.entry,
         state=STATE_WORDS[view.state],
+        kept_in=PLACE_WORDS[view.kept_in],
         tokens=view.n_tokens,
         visible_tokens=view.n_visible,
         waiting=view.n_waiting,

@@ -23,6 +23,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     slot: int
     """Number of the branch's entry in the session table."""
     state: str
+    kept_in: str
+    """Where the branch's state is: `slot`, `memory`, `disk`, or `none` if the next request prefills the tokens."""
     tokens: int
     """Number of tokens that the branch holds."""
     visible_tokens: int
@@ -38,9 +40,9 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(Timeline, frozen=True, kw_only=True):
-    """A session. Its counts, such as `tokens` and `requests`, are sums over its branches. `slot` and `last` belong to
-    the most recently used branch. `state` is the state of a running branch. If no branch runs, it is the state of the
-    most recently used branch.
+    """A session. Its counts, such as `tokens` and `requests`, are sums over its branches. `slot`, `kept_in` and `last`
+    belong to the most recently used branch. `state` is the state of a running branch. If no branch runs, it is the
+    state of the most recently used branch.
     """
 
     id: str
