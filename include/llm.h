@@ -279,6 +279,12 @@ LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
  * thread sleeps for lack of work. *busy is 1 during a step, otherwise 0. `busy` may be NULL. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
+/* Writes the token counts at which the engine has checkpoints of these tokens, the first n_out of them in ascending order.
+ * A checkpoint of this owner counts if it was saved after exactly these first tokens. Returns how many counts were
+ * written. Any thread. Never waits for the decode thread, so a checkpoint that changes meanwhile may be missing. */
+LLM_API size_t llm_engine_checkpoints(const llm_engine *engine, uint32_t owner, const int32_t *tokens, size_t n_tokens,
+                                      uint32_t *out, size_t n_out);
+
 /* ---- text ------------------------------------------------------------------------------------------------- *
  * Any thread can call these functions, also while the decode thread runs. Some functions return a count. If the buffer
  * is too small for the n elements of the result, such a function returns -n. On an error (invalid token id, out of

@@ -142,6 +142,21 @@ def test_several_timelines_and_a_refusal(daemon: FakeDaemon, capsys: pytest.Capt
     assert "turn 3, 2m ago: refused" in said
 
 
+def test_branches_and_their_checkpoints(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    first = {"slot": 3, "tokens": 1, "parent": None, "shared_tokens": 0, "checkpoints": []}
+    second = {"slot": 5, "tokens": 2000, "parent": 3, "shared_tokens": 1500, "checkpoints": [512, 1024]}
+    answer = {"id": "a", "owner": 0, "turns": [turn()], "branches": [first, second]}
+    daemon.route("GET /v1/sessions/a/explain", answer)
+    assert run(daemon, "explain", "a") == EXIT_OK
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "branch in entry 3: 1 token",
+        "branch in entry 5: 2,000 tokens, the first 1,500 as in entry 3; checkpoints after 512, 1,024",
+    ]
+    daemon.route("GET /v1/sessions/a/explain", answer | {"branches": [first]})
+    assert run(daemon, "explain", "a") == EXIT_OK
+    assert "branch" not in capsys.readouterr().out
+
+
 def test_no_turn(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     explained(daemon)
     assert capsys.readouterr().out == "a: no turn since llmd started\n"

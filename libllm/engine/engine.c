@@ -442,6 +442,12 @@ uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
     return session_table_counter(engine->session_table, LLM_COUNTER_HEARTBEAT);
 }
 
+size_t llm_engine_checkpoints(const llm_engine *engine, uint32_t owner, const int32_t *tokens, size_t n_tokens,
+                              uint32_t *out, size_t n_out)
+{
+    return checkpoint_marks_match(&engine->checkpoints.marks, owner, tokens, n_tokens, out, n_out);
+}
+
 const llm_session_table *llm_engine_session_table(const llm_engine *engine)
 {
     return session_table_reader(engine->session_table);

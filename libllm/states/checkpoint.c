@@ -6,7 +6,8 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* limit on checkpoints, so that one pass over all of them takes less than a millisecond */
+    /* limit on checkpoints, so that one pass over all of them takes less than a millisecond */
+    ENTRIES_MAX = CHECKPOINT_MARKS_MAX,
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -190,6 +191,7 @@ void checkpoint_detach(checkpoint_store *store, checkpoint *c)
     store->n_entries--;
     memmove(store->entries + i, store->entries + i + 1, (store->n_entries - i) * sizeof(checkpoint *));
     store->n_bytes -= c->n_bytes;
+    checkpoint_marks_remove(&store->marks, c->mark);
     unrelate(store, c);
 }
 
@@ -238,6 +240,7 @@ static void insert(checkpoint_store *store, checkpoint *c)
     }
     store->entries[i] = c;
     store->n_bytes += c->n_bytes;
+    c->mark = checkpoint_marks_add(&store->marks, c->owner, c->k, c->hash);
 }
 
 static void attach(checkpoint_store *store, checkpoint *c)

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "states/checkpoint_marks.h"
 #include "states/ledger.h"
 #include "states/token_hash.h"
 
@@ -48,6 +49,7 @@ typedef struct checkpoint {
      * checkpoint's own k */
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
+    uint32_t mark;  /* index of its mark */
 } checkpoint;
 
 /* Returns the bytes of a checkpoint's blob: the state, followed by the logits. */
@@ -63,6 +65,7 @@ typedef struct checkpoint_store {
     size_t n_bytes_max;
     size_t n_pinned_bytes; /* at most half of n_bytes_max */
     uint64_t n_evicted;
+    checkpoint_marks marks; /* of all checkpoints in `entries`, for other threads */
 } checkpoint_store;
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);

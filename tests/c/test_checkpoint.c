@@ -47,6 +47,23 @@ static void check_relatives(const checkpoint_store *store)
     }
 }
 
+/* Other threads find exactly the checkpoints that are prefixes of some tokens. */
+static void check_marks(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t n)
+{
+    uint32_t found[N_TOKENS_MAX];
+    const size_t n_found = checkpoint_marks_match(&store->marks, owner, tokens, n, found, N_TOKENS_MAX);
+    size_t n_expected = 0;
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        const checkpoint *c = store->entries[i];
+        if (c->owner == owner && c->k <= n && memcmp(c->tokens, tokens, c->k * sizeof *tokens) == 0) {
+            CHECK(n_expected < n_found);
+            CHECK_INT(found[n_expected], c->k);
+            n_expected++;
+        }
+    }
+    CHECK_INT(n_found, n_expected);
+}
+
 static void entries_know_their_relatives(void)
 {
     random_source r = {.state = 7};
@@ -71,6 +88,7 @@ static void entries_know_their_relatives(void)
         }
         CHECK(store.n_bytes <= store.n_bytes_max);
         check_relatives(&store);
+        check_marks(&store, owner, tokens, n);
         CHECK_STILL_GOOD();
     }
     CHECK(store.n_evicted > N_ROUNDS / 10);

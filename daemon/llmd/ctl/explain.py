@@ -35,7 +35,22 @@ def story(raw: Json, *, only_last: bool = False) -> str:
         return f"{text.scalar(raw.get('id'))}: no turn since llmd started"
     slots = {turn.get("slot") for turn in turns}
     paragraphs = [paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1)]
-    return "\n".join(paragraphs[-1:] if only_last else paragraphs)
+    return "\n".join(paragraphs[-1:] if only_last else [*paragraphs, *branches(raw)])
+
+
+def branches(raw: Json) -> list[str]:
+    """Returns a line about each branch, the oldest first. Leaves out a single branch without checkpoints."""
+    found = raw.get("branches") or []
+    return [branch(one) for one in found if len(found) > 1 or one.get("checkpoints")]
+
+
+def branch(one: Json) -> str:
+    line = f"branch in entry {one.get('slot')}: {text.counted(one.get('tokens', 0), 'token')}"
+    if one.get("parent") is not None:
+        line += f", the first {text.count(one.get('shared_tokens', 0))} as in entry {one['parent']}"
+    if one.get("checkpoints"):
+        line += f"; checkpoints after {', '.join(map(text.count, one['checkpoints']))}"
+    return line
 
 
 def paragraph(number: int, turn: Json, has_several_branches: bool) -> str:

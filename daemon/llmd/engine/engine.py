@@ -36,6 +36,8 @@ log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
 P = ParamSpec("P")
 _COMPLAINT_BYTES = 1024
+_CHECKPOINTS_MAX = 1024
+"""Maximum number of checkpoints that are reported for one branch."""
 
 
 class Listener(Protocol):
@@ -318,6 +320,15 @@ class Engine:
     def spell(self, tokens: bytes, *, special: bool = False) -> bytes:
         """Returns the bytes of these tokens. Control tokens have no bytes unless `special` is true."""
         return spell(self._engine, tokens, special=special)
+
+    def checkpoints(self, owner: int, tokens: bytes) -> list[int]:
+        """Returns after how many of these tokens the engine has checkpoints of this owner, ascending. Any thread."""
+        found = ffi.new("uint32_t[]", _CHECKPOINTS_MAX)
+        n_tokens = len(tokens) // ffi.sizeof("int32_t")
+        n = lib.llm_engine_checkpoints(
+            self._engine, owner, ffi.from_buffer("int32_t[]", tokens), n_tokens, found, _CHECKPOINTS_MAX
+        )
+        return list(found[0:n])
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
         """Runs a call in a text thread, because it would block the event loop. `n_bytes` is the number of bytes that

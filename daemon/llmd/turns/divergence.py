@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..core import limits
 
-_TOKEN_BYTES = 4
+TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,18 @@ def best_match(matches: Iterable[BranchMatch]) -> BranchMatch | None:
 
 def match_of(resident: bytes, prompt: bytes) -> BranchMatch:
     at = n_common(resident, prompt)
-    first = _TOKEN_BYTES * at
-    return BranchMatch(at, resident[first : first + _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT])
+    first = TOKEN_BYTES * at
+    return BranchMatch(at, resident[first : first + TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT])
 
 
 def n_common(a: bytes, b: bytes) -> int:
     """Returns how many tokens at the beginning of two token arrays are equal. Finds this number by bisection: Python
     compares two slices as fast as memory can be read. A loop over the tokens would be slower.
     """
-    low, high = 0, min(len(a), len(b)) // _TOKEN_BYTES
+    low, high = 0, min(len(a), len(b)) // TOKEN_BYTES
     while low < high:
         middle = (low + high + 1) // 2
-        if a[_TOKEN_BYTES * low : _TOKEN_BYTES * middle] == b[_TOKEN_BYTES * low : _TOKEN_BYTES * middle]:
+        if a[TOKEN_BYTES * low : TOKEN_BYTES * middle] == b[TOKEN_BYTES * low : TOKEN_BYTES * middle]:
             low = middle
         else:
             high = middle - 1
@@ -72,7 +72,7 @@ def divergence_of(prompt: bytes, diverged_at: int, match: BranchMatch | None) ->
     """
     if diverged_at < 0:
         return None
-    kept, first = _TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT, _TOKEN_BYTES * diverged_at
+    kept, first = TOKEN_BYTES * limits.DIVERGENCE_TOKENS_KEPT, TOKEN_BYTES * diverged_at
     return DivergedTokens(
         at=diverged_at,
         before=prompt[max(first - kept, 0) : first],

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from ...engine.engine import Engine
 from ...engine.native import REASON_WORDS
-from ...turns.divergence import DivergedTokens
-from ...turns.log import Turn, reason_text, reported_reason
+from ...turns.divergence import TOKEN_BYTES, DivergedTokens, n_common
+from ...turns.log import Turn, reason_text, reported_reason, scratch_id
 from ..body import respond
 from ..context import STATE
 from .sessions import find_any
-from .wire import Divergence, ExplainedTurn, Explanation
+from .wire import Divergence, ExplainedBranch, ExplainedTurn, Explanation, Session
 
 
 async def explain_session(request: web.Request) -> web.Response:
+    """Reads the tokens of the branches in a text thread, because a branch can have hundreds of thousands."""
     state, found = request.app[STATE], find_any(request)
     turns = state.turns.story(found.owner, found.id)
-    return respond(Explanation(found.id, found.owner, [_turn(state.engine, turn) for turn in turns]))
+    branches = await state.engine.in_thread(found.owner, 0, partial(_branches, state.engine, found))
+    return respond(Explanation(found.id, found.owner, [_turn(state.engine, turn) for turn in turns], branches))
+
+
+def _branches(engine: Engine, session: Session) -> list[ExplainedBranch]:
+    found: list[ExplainedBranch] = []
+    tokens_by_slot: dict[int, bytes] = {}
+    for branch in sorted(session.timelines, key=lambda one: (one.opened_ms, one.slot)):
+        tokens = _tokens(engine, branch.slot, session)
+        if tokens is None:
+            continue
+        common = [(n_common(other, tokens), slot) for slot, other in tokens_by_slot.items()]
+        shared, parent = max(common, default=(0, None))
+        checkpoints = engine.checkpoints(session.owner, tokens)
+        found.append(ExplainedBranch(branch.slot, len(tokens) // TOKEN_BYTES, parent, shared, checkpoints))
+        tokens_by_slot[branch.slot] = tokens
+    return found
+
+
+def _tokens(engine: Engine, entry: int, session: Session) -> bytes | None:
+    """Returns the tokens of a branch, or None if the entry no longer holds a branch of the session."""
+    tokens, view = engine.session_table.tokens(entry), engine.session_table.session(entry)
+    if tokens is None or view is None or (view.owner, view.name or scratch_id(entry)) != (session.owner, session.id):
+        return None
+    return tokens.tobytes()
 
 
 def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:

@@ -237,12 +237,30 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
     divergence: Divergence | None
 
 
+class ExplainedBranch(msgspec.Struct, frozen=True):
+    """The tokens of a branch: where it leaves another branch, and where checkpoints are."""
+
+    slot: int
+    tokens: int
+    parent: int | None
+    """`slot` of the older branch with which this branch has the most first tokens in common. null for the oldest one.
+    """
+    shared_tokens: int
+    """Number of tokens that the branch has in common with its parent."""
+    checkpoints: list[int]
+    """After how many tokens of the branch checkpoints were saved that are still in host memory, ascending. A prompt
+    that differs from the branch can resume from them. Checkpoints that are only in files are missing.
+    """
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """The last turns of a session, the oldest first. Turns before the start of the daemon are not known."""
 
     id: str
     owner: int
     turns: list[ExplainedTurn]
+    branches: list[ExplainedBranch]
+    """The branches of the session, the oldest first."""
     object: Literal["session.explanation"] = "session.explanation"
 
 
