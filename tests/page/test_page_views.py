@@ -148,6 +148,28 @@ def test_the_details_say_why_tokens_were_not_reused(browser: Browser, start_daem
     browser.wait(lambda: len(browser.all(".turns > li")) == 3)
 
 
+def test_the_branches_are_a_tree_with_marks_at_the_checkpoints(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(model="sim:hybrid")
+    for text in ("alpha " * 400, "beta " * 300):
+        messages = [{"role": "system", "content": "system " * 100}, {"role": "user", "content": text}]
+        daemon.chat(session_id="a", messages=messages)
+    first, second = daemon.get("/v1/sessions/a/explain")["branches"]
+    browser.open(daemon, "#sessions/0/a")
+    child = browser.find(".branches li li")
+    assert f"in a slot, entry {second['slot']}" in child.text
+    assert f"the first {second['shared_tokens']} as in entry {first['slot']}" in child.text
+    marks = browser.all(".branches li li i")
+    assert len(marks) == len(second["checkpoints"]) > 1
+    assert f"{len(marks)} checkpoints: after {', '.join(f'{k:,}' for k in second['checkpoints'])} tokens" in child.text
+    left = [float(mark.value_of_css_property("left").removesuffix("px")) for mark in marks]
+    width = child.find_element("css selector", ".bar").size["width"] - 2  # without the border
+    for k, x in zip(second["checkpoints"], left, strict=True):
+        assert abs(x - width * k / first["tokens"]) < 1
+    daemon.run(daemon.daemon.ask("POST", "/v1/sessions/a/park", {}))
+    browser.find(".branches li li", "in host memory")
+    assert browser.violations() == []
+
+
 def test_the_buttons_do_what_llmctl_does(browser: Browser, start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     converse(daemon, 2)

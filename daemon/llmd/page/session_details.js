@@ -5,7 +5,8 @@ import { act } from "./feed.js";
 import { conversations } from "./conversations.js";
 import { ask } from "./dialogs.js";
 import { ago, count, counted, h, percent, setText } from "./dom.js";
-import { bar, isRunning, isScratch, ofTokens, sessionHash, setBar, stackedBar, stateText } from "./session_texts.js";
+import { SessionBranches } from "./session_branches.js";
+import { isRunning, isScratch, ofTokens, sessionHash, stackedBar, stateText } from "./session_texts.js";
 
 export class SessionDetails {
   #key = "";
@@ -19,11 +20,11 @@ export class SessionDetails {
     this.actions = h("div", { class: "buttons" });
     this.result = h("p", { role: "alert" });
     this.facts = h("dl", { class: "facts" });
-    this.branches = h("ul", { class: "branches" });
+    this.branches = new SessionBranches();
     this.turns = h("ol", { class: "turns" });
     this.element = h("section", { class: "session-details", "aria-label": "Details of the session" },
       h("p", { class: "back" }, h("a", { href: "#sessions" }, "All sessions")), this.title, this.actions, this.result,
-      this.facts, h("h3", {}, "Branches"), this.branches, h("h3", {}, "Last turns"), this.turns);
+      this.facts, h("h3", {}, "Branches"), this.branches.element, h("h3", {}, "Last turns"), this.turns);
   }
 
   get session() {
@@ -40,9 +41,10 @@ export class SessionDetails {
     this.#missed = 0;
     this.#asked += 1;
     this.title.textContent = id ?? "";
-    for (const part of [this.actions, this.result, this.facts, this.branches, this.turns]) {
+    for (const part of [this.actions, this.result, this.facts, this.turns]) {
       part.replaceChildren();
     }
+    this.branches.clear();
     this.update(new Set([key]));
     if (key !== "") {
       this.title.focus();
@@ -64,7 +66,7 @@ export class SessionDetails {
     this.#missed = 0;
     this.#showActions(session);
     this.#showFacts(session);
-    this.branches.replaceChildren(...session.timelines.map((branch) => this.#branch(branch, session.context_tokens)));
+    this.branches.update(session);
     const requests = session.timelines.map((one) => `${one.opened_ms} ${one.requests} ${isRunning(one)}`).join();
     if (requests !== this.#requests) {
       this.#requests = requests;
@@ -182,19 +184,13 @@ export class SessionDetails {
     this.facts.replaceChildren(...facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
   }
 
-  #branch(branch, context) {
-    const fill = bar();
-    setBar(fill, branch.tokens / context);
-    return h("li", { class: isRunning(branch) ? "running" : "" }, h("strong", {}, stateText(branch)),
-      ` in entry ${branch.slot}, ${ofTokens(branch.tokens, context, "of the context used")}`, fill);
-  }
-
   async #explain(session) {
     this.#asked += 1;
     const number = this.#asked;
-    let shown;
+    let shown, explained = [];
     try {
-      const { turns } = await call("GET", sessionPath(session, "/explain"));
+      const { turns, branches } = await call("GET", sessionPath(session, "/explain"));
+      explained = branches;
       shown = turns.length > 0 ? turns.reverse().map((turn) => this.#turn(turn))
         : [h("li", { class: "quiet" }, "No turn since llmd started.")];
     } catch (error) {
@@ -202,6 +198,8 @@ export class SessionDetails {
     }
     if (number === this.#asked) {
       this.turns.replaceChildren(...shown);
+      this.branches.explain(explained);
+      this.session && this.branches.update(this.session);
     }
   }
 
