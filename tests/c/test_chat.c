@@ -544,6 +544,42 @@ static void *render_often(void *argument)
     return NULL;
 }
 
+/* The member `tools` is found without parsing the request, and the tools of earlier requests are kept. */
+static void test_tools_are_found_wherever_they_are(void)
+{
+#define TOOL(name) "[{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{\"tools\":[1,\"}\"]}}}]"
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"tools\\\":[]\"}]"
+    static const struct {
+        const char *request, *text;
+    } cases[] = {
+        {"{" MESSAGES ",\"tools\":" TOOL("a") "}", "a"},
+        {"{\"tools\" : " TOOL("b") " , " MESSAGES "}", "b"},
+        {"{" MESSAGES ",\"tools\":" TOOL("a") "}", "a"},
+        {"{" MESSAGES ",\"to\\u006fls\":" TOOL("c") "}", "c"},
+        {"{\"tools\":" TOOL("a") "," MESSAGES ",\"tools\":" TOOL("d") "}", "d"},
+        {"{" MESSAGES ",\"tools\":null}", ""},
+        {"{" MESSAGES ",\"tool_choice\":{\"mode\":\"auto\",\"tools\":[]}}", ""},
+    };
+    rendered r;
+    start(&r, "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}", false);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        render(&r, cases[i].request);
+        CHECK_INT(r.status, LLM_OK);
+        CHECK(has_text(&r, cases[i].text));
+    }
+    static const char *const bad[] = {
+        "{" MESSAGES ",\"tools\":[1,}", "{" MESSAGES ",\"tools\":[] []}", "{" MESSAGES ",\"tools\" \"x\":[]}",
+        "{" MESSAGES ",\"tools\":[}]}", "{" MESSAGES ",\"tools\":}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        render(&r, bad[i]);
+        CHECK_INT(r.status, LLM_INVALID);
+    }
+    done(&r);
+#undef MESSAGES
+#undef TOOL
+}
+
 static void test_threads_render_side_by_side(void)
 {
     pthread_t threads[4];
@@ -589,6 +625,7 @@ int main(void)
     RUN(test_malformed_requests_are_refused);
     RUN(test_deep_nesting_is_refused);
     RUN(test_the_templates_own_refusal_is_told);
+    RUN(test_tools_are_found_wherever_they_are);
     RUN(test_threads_render_side_by_side);
     return CHECK_RESULT();
 }

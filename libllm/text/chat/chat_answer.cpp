@@ -37,7 +37,6 @@ chat_form new_form(const model *m, const chat_program &program, const chat_wish 
 std::string chat_wish::key() const
 {
     common_json out = common_json::object();
-    out["tools"] = tools;
     out["choice"] = static_cast<int>(choice);
     out["names"] = names;
     out["parallel"] = parallel;
@@ -52,7 +51,7 @@ std::string chat_wish::key() const
     out["continues_reasoning"] = continues_reasoning;
     out["continues_content"] = continues_content;
     out["kwargs"] = kwargs;
-    return out.dump_safe();
+    return out.dump_safe() + offer->text;
 }
 
 std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_words &words,

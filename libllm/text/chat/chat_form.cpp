@@ -106,7 +106,7 @@ void mark_arguments(const chat_wish &wish, const std::string &tool, common_json 
 common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
 {
     common_json out = common_json::array();
-    for (const common_json &tool : wish.tools) {
+    for (const common_json &tool : wish.offer->tools) {
         const std::string name = tool.at("function").at("name").get<std::string>();
         const bool has_form = std::any_of(wish.arguments.begin(), wish.arguments.end(),
                                           [&](const chat_argument &one) { return one.tool == name; });

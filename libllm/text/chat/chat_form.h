@@ -22,10 +22,19 @@ struct chat_argument {
     std::string tool, name, grammar;
 };
 
+/* The tools of a request. They never change, so requests with the same tools share them. Texts of the client have no
+ * markers (chat_control.h) here. */
+struct chat_offer {
+    std::string text;   /* the client's JSON */
+    common_json forms;  /* the client's tools that have a grammar for an argument (chat_argument) */
+    common_json tools;  /* array of tools as in OpenAI's API, or null */
+    common_json listed; /* the tools that the template lists. Tools that a message describes are left out */
+};
+
 /* The members of a request that determine the form of its answer, together with the template. Texts of the client have
  * no markers (chat_control.h) here. */
 struct chat_wish {
-    common_json tools; /* array of tools as in OpenAI's API, or null */
+    std::shared_ptr<const chat_offer> offer;
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
     std::vector<std::string> names;       /* the tools that the answer may call. Empty means all tools */
     int parallel = -1;                    /* whether an answer may have several tool calls (1 or 0). If -1, the template
@@ -39,7 +48,7 @@ struct chat_wish {
 
     bool has_tools() const
     {
-        return tools.is_array() && !tools.empty();
+        return offer->tools.is_array() && !offer->tools.empty();
     }
     bool has_calls() const
     {

@@ -7,6 +7,7 @@
 #include "text/chat/chat_history.h"
 #include "text/chat/chat_messages.h"
 #include "text/constraint/constraint_grammar.h"
+#include "text/grammar/document_cache.h"
 #include "text/grammar/grammar.h"
 #include "text/template/json_size.h"
 #include "text/template/chat_budget.h"
@@ -37,7 +38,18 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
     return std::find(std::begin(table), std::end(table), name) != std::end(table);
 }
 
-common_json parse(const std::string &given)
+/* Parses a text whose size was checked. */
+common_json parsed(const std::string &given)
+{
+    try {
+        return common_json::parse(given);
+    } catch (const std::exception &e) {
+        throw chat_invalid(std::string("the request is not JSON: ") + e.what());
+    }
+}
+
+/* Parses the request without the value of its member `tools`, which is returned in *tools as text. */
+common_json parse(const std::string &given, std::string *tools)
 {
     const json_size size = json_size_of(given, CHAT_DEPTH_MAX);
     if (size.is_too_deep) {
@@ -48,14 +60,15 @@ common_json parse(const std::string &given)
                            std::to_string(JSON_MEMBERS_MAX));
     }
     chat_budget::current().compare(size.n_comparisons);
-    common_json request;
-    try {
-        request = common_json::parse(given);
-    } catch (const std::exception &e) {
-        throw chat_invalid(std::string("the request is not JSON: ") + e.what());
-    }
+    const json_span place = json_member(given, "tools");
+    *tools = given.substr(place.begin, place.end - place.begin);
+    const common_json request =
+        parsed(tools->empty() ? given : given.substr(0, place.begin) + "null" + given.substr(place.end));
     if (!request.is_object()) {
         throw chat_invalid("the request is not a JSON object");
+    }
+    if (tools->empty() && request.contains("tools")) { /* the name is written with escapes, or twice */
+        *tools = request.at("tools").dump_safe();
     }
     for (const auto &[name, value] : request.items()) {
         if (!is_in(MEMBERS, name)) {
@@ -249,6 +262,32 @@ common_json fit_tools(const common_json &tools)
     }
 }
 
+/* Returns the tools of this JSON text. Parsing 60 tools and changing them to OpenAI's format takes longer than rendering
+ * the messages of a turn. So the tools of the last requests are kept. */
+std::shared_ptr<const chat_offer> offer_of(const std::string &text)
+{
+    static document_cache<chat_offer> *const kept = new document_cache<chat_offer>;
+    std::shared_ptr<const chat_offer> found = kept->find(text);
+    if (found == nullptr) {
+        auto made = std::make_shared<chat_offer>();
+        made->text = text;
+        const common_json given = text.empty() ? common_json() : parsed(text);
+        if (!given.is_null()) {
+            made->tools = fit_tools(given);
+            made->listed = tools_for_template(given, made->tools);
+            made->forms = common_json::array();
+            for (const common_json &tool : given) {
+                if (!tool.at("function").value("form", common_json()).is_null()) {
+                    made->forms.push_back(tool);
+                }
+            }
+        }
+        kept->keep(text, made);
+        found = made;
+    }
+    return found;
+}
+
 bool read_bool(const common_json &request, const char *name, bool otherwise)
 {
     if (!request.contains(name) || request.at(name).is_null()) {
@@ -304,7 +343,7 @@ void read_choice(const common_json &choice, chat_wish *out)
                                    : COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     for (const common_json &name : choice.value("names", common_json::array())) {
         out->names.push_back(name.get<std::string>());
-        if (!out->has_tools() || !is_known(out->tools, out->names.back())) {
+        if (!out->has_tools() || !is_known(out->offer->tools, out->names.back())) {
             throw chat_invalid("tool_choice names \"" + out->names.back() + "\", which is not among the tools");
         }
     }
@@ -332,15 +371,12 @@ std::string read_grammar(const model *m, const common_json &request)
 
 /* Parses the client's grammars for tools whose only argument is a text. Such a tool has a member `form`: {argument,
  * kind, text}. `kind` is one of the kinds of constraint_grammar. Ignores a grammar that cannot be enforced. */
-std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
+std::vector<chat_argument> read_arguments(const model *m, const common_json &tools)
 {
     std::vector<chat_argument> out;
-    for (const common_json &tool : request.value("tools", common_json::array())) {
+    for (const common_json &tool : tools) {
         const common_json &function = tool.at("function");
-        const common_json form = function.value("form", common_json());
-        if (form.is_null()) {
-            continue;
-        }
+        const common_json &form = function.at("form");
         const std::string name = function.at("name").get<std::string>();
         try {
             out.push_back(
@@ -354,10 +390,10 @@ std::vector<chat_argument> read_arguments(const model *m, const common_json &req
     return out;
 }
 
-chat_wish read_wish(const model *m, const common_json &request, const common_json &tools)
+chat_wish read_wish(const model *m, const common_json &request, const std::string &tools)
 {
     chat_wish out;
-    out.tools = tools;
+    out.offer = offer_of(tools);
     if (request.contains("tool_choice") && !request.at("tool_choice").is_null()) {
         read_choice(request.at("tool_choice"), &out);
     }
@@ -365,7 +401,7 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     out.parallel = parallel.is_null() ? -1 : read_bool(request, "parallel_tool_calls", true);
     out.grammar = read_grammar(m, request);
     if (out.has_calls()) {
-        out.arguments = read_arguments(m, request);
+        out.arguments = read_arguments(m, out.offer->forms);
     }
     out.is_reasoning_apart = read_bool(request, "reasoning_apart", true);
     out.kwargs = read_kwargs(request);
@@ -470,7 +506,8 @@ common_json variables(const common_json &request, const chat_wish &wish, const c
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed)
 {
-    const common_json request = parse(given);
+    std::string tools;
+    const common_json request = parse(given, &tools);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
         throw chat_invalid("messages must be a list with at least one message");
     }
@@ -479,10 +516,8 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const bool continues = read_bool(request, "continues", false);
     out.after = read_after(request, continues);
     out.form = form_of(request, out.after, repair.form);
-    const common_json tools =
-        request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
     out.wish = read_wish(m, request, tools);
-    const common_json listed_tools = tools.is_null() ? tools : tools_for_template(request.at("tools"), tools);
+    const common_json &listed_tools = out.wish.offer->listed;
     out.program = &programs.for_request(out.wish.has_tools());
     const chat_analysis &analysis = out.program->analysis;
     const chat_family &family = *out.program->family;

@@ -27,22 +27,26 @@ template <typename T> class document_cache {
         return at->made;
     }
 
-    /* Two threads can make an object of the same document at the same time. Then the cache has both for a while. */
+    /* Does nothing with a document of more than DOCUMENT_BYTES_MAX bytes. Two threads can make an object of the same
+     * document at the same time. Then the cache has both for a while. */
     void keep(std::string document, std::shared_ptr<const T> made)
     {
+        if (document.size() > DOCUMENT_BYTES_MAX) {
+            return;
+        }
         const std::lock_guard<std::mutex> hold(lock);
         n_bytes += document.size();
         entries.push_front({std::move(document), std::move(made)});
-        while (entries.size() > ENTRIES_MAX || (n_bytes > BYTES_MAX && entries.size() > 1)) {
+        while (entries.size() > ENTRIES_MAX || n_bytes > BYTES_MAX) {
             n_bytes -= entries.back().document.size();
             entries.pop_back();
         }
     }
 
   private:
-    static constexpr size_t ENTRIES_MAX = 32, BYTES_MAX = 8 << 20; /* limits on the number of documents, and on their
-                                                                    * bytes. An object takes several times the bytes
-                                                                    * of its document */
+    /* Limits on the number of documents and on their bytes. An object takes up to 20 times the bytes of its document, so
+     * BYTES_MAX stands for at most 80 MB. Usual documents have 50 to 500 kB. */
+    static constexpr size_t ENTRIES_MAX = 32, BYTES_MAX = 4 << 20, DOCUMENT_BYTES_MAX = 1 << 20;
 
     struct entry {
         std::string document;

@@ -1,9 +1,9 @@
-/* json_size.h: measures JSON from a client before a parser reads it. Finds out how deeply the JSON nests, and how many
- * names a parser compares. Parsers and compilers of JSON use some stack for each level, so a text of a hundred thousand
- * `[` would end the process. An nlohmann::ordered_json keeps an object's members in a list. So each new name is
- * compared with all earlier names when the object is parsed, and again when the object is changed. Parsing and changing
- * a tool with one object of 20,000 members took 3 s. For text that is not JSON the result is arbitrary. This does no
- * harm, because the parser refuses such text afterwards. */
+/* json_size.h: measures JSON from a client before a parser reads it, and finds a member without a parser. Finds out how
+ * deeply the JSON nests, and how many names a parser compares. Parsers and compilers of JSON use some stack for each
+ * level, so a text of a hundred thousand `[` would end the process. An nlohmann::ordered_json keeps an object's members
+ * in a list. So each new name is compared with all earlier names when the object is parsed, and again when the object
+ * is changed. Parsing and changing a tool with one object of 20,000 members took 3 s. For text that is not JSON the
+ * result is arbitrary. This does no harm, because the parser refuses such text afterwards. */
 #ifndef LLM_JSON_SIZE_H
 #define LLM_JSON_SIZE_H
 
@@ -53,6 +53,48 @@ inline json_size json_size_of(const std::string &text, size_t depth_max)
         }
     }
     return out;
+}
+
+/* A part of a text: [begin, end). */
+struct json_span {
+    size_t begin = 0, end = 0;
+};
+
+/* Finds the value of a member of the outermost object, without parsing the text. The span is empty if the object has no
+ * such member, or if the text could have it twice. `name` needs no escapes. Not found if it is written with escapes. */
+inline json_span json_member(const std::string &text, const std::string &name)
+{
+    const std::string quoted = '"' + name + "\"";
+    json_span out;
+    size_t depth = 0, string_begin = 0, n_found = 0;
+    bool is_string = false, is_value = false, is_wanted = false;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (is_string) {
+            i += c == '\\';
+            if (c == '"') {
+                is_string = false;
+                is_wanted = is_wanted ||
+                            (depth == 1 && !is_value && text.compare(string_begin, i + 1 - string_begin, quoted) == 0);
+            }
+        } else if (c == '"') {
+            is_string = true;
+            string_begin = i;
+        } else if (depth == 1 && c == ':' && !is_value) {
+            is_value = true;
+            out.begin = is_wanted ? i + 1 : out.begin;
+        } else if (depth == 1 && (c == ',' || c == '}')) {
+            out.end = is_wanted ? i : out.end;
+            n_found += is_wanted ? 1 : 0;
+            is_value = is_wanted = false;
+            depth -= c == '}' ? 1 : 0;
+        } else if (c == '{' || c == '[') {
+            depth++;
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return n_found == 1 ? out : json_span();
 }
 
 #endif
