@@ -190,6 +190,7 @@ def _together(report: Report, server: Server, options: argparse.Namespace) -> No
             turn = _turn(server.port, agent)
             agent.answer(turn.message)
             turns.append(turn)
+            report.progress(f"{agent.session}: {turn.start_ms:.1f} ms to the start, {turn.n_prefilled} prefilled")
 
     threads = [threading.Thread(target=run, args=(agent,)) for agent in agents]
     for thread in threads:
@@ -218,6 +219,7 @@ def _turn(port: int, conversation: Conversation, **parameters: Any) -> Turn:
             "max_tokens": ANSWER_TOKENS,
             "temperature": 0,
             "session_id": conversation.session,
+            "chat_template_kwargs": {"enable_thinking": False},
             **parameters,
         }
     ).encode()
@@ -246,7 +248,7 @@ def _closing(connection: http.client.HTTPConnection) -> Iterator[None]:
 
 
 def _turn_of(events: list[tuple[dict[str, Any], float]]) -> Turn:
-    text, first_ms = "", 0.0
+    text, reasoning, first_ms = "", "", 0.0
     calls: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
     for event, ms in events:
@@ -258,12 +260,14 @@ def _turn_of(events: list[tuple[dict[str, Any], float]]) -> Turn:
             if first_ms == 0.0 and (set(delta) - {"role"} or choice["finish_reason"]) and delta.get("content") != "":
                 first_ms = ms
             text += delta.get("content") or ""
+            reasoning += delta.get("reasoning_content") or ""
             for piece in delta.get("tool_calls") or []:
                 if piece["index"] == len(calls):
                     calls.append({"id": piece["id"], "type": "function", "function": {"name": "", "arguments": ""}})
                 for name, part in piece["function"].items():
                     calls[piece["index"]]["function"][name] += part or ""
     message: dict[str, Any] = {"role": "assistant", "content": re.sub(r"[\ud800-\udfff]", "", text)}
+    message |= {"reasoning_content": reasoning} if reasoning else {}
     session, timings = last.get("session", {}), last.get("timings", {})
     n_prompt = last["usage"]["prompt_tokens"]
     n_prefilled = session.get("prefilled_prompt_tokens", timings.get("prompt_n", n_prompt))
