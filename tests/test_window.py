@@ -82,23 +82,31 @@ def test_what_a_template_distinguishes_is_another_shape(changed: ChatPrompt) -> 
 
 
 def test_a_shape_is_compared_at_first_and_then_ever_less_often() -> None:
+    windows, compared = Windows(), []
+    for number in range(600):
+        if windows.use(("a",)) == "compare":
+            compared.append(number)
+        windows.used(("a",), True)
+    assert compared == [0, 8, 64, 512]
+
+
+def test_no_window_is_used_before_a_comparison_has_ended() -> None:
     windows = Windows()
-    compared = [number for number in range(1, 600) if windows.use(("a",)) == "compare"]
-    assert compared == [1, 8, 64, 512]
+    assert [windows.use(("a",)) for _ in range(3)] == ["compare"] * 3
 
 
 def test_a_refused_shape_stays_refused() -> None:
     windows = Windows()
-    windows.use(("a",))
-    windows.refuse(("a",))
-    assert [windows.use(("a",)) for _ in range(3)] == ["whole"] * 3
+    for is_right in (True, False, True):
+        windows.used(("a",), is_right)
+    assert windows.use(("a",)) == "whole"
     assert windows.use(("b",)) == "compare"
 
 
 def test_the_least_recently_used_shape_is_dropped() -> None:
     windows = Windows(shapes_max=2)
     for shape in "aabac":
-        windows.use((shape,))
+        windows.used((shape,), shape == "a")
     assert windows.use(("a",)) == "window"
     assert windows.use(("b",)) == "compare"
 

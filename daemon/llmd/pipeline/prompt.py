@@ -245,10 +245,9 @@ class _Rendering:
             if error.code in ("overloaded", "shutting_down", "no_memory"):
                 raise
             prompt = None
-        if prompt is None or not prompt.is_after or not (whole is None or equals(prompt, whole)):
-            windows.refuse(window.shape)
-            return whole
-        return prompt
+        is_right = prompt is not None and prompt.is_after and (whole is None or equals(prompt, whole))
+        windows.used(window.shape, is_right)
+        return prompt if is_right else whole
 
     async def _whole(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
         engine, sender = self.services.engine, self.sender

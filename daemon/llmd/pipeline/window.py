@@ -8,9 +8,9 @@ A template can write the text after the answer differently if earlier messages a
 template numbers all calls of the conversation. So the first prompt of a shape is rendered twice, with the window and
 with the whole conversation. The shape of a prompt is what templates distinguish: roles, empty texts, tool calls,
 variables, and roughly the number of messages. If the two prompts are equal, later prompts of this shape are rendered
-with the window alone. The comparison is repeated for the 8th, 64th, 512th ... prompt. If the prompts ever differ, the
-shape gets no window again. This is evidence and no proof: a template could look for a word in an old message. None of
-the templates of tests/real_templates does.
+with the window alone. The comparison is repeated for the 9th, 65th, 513th ... prompt. If the prompts ever differ,
+the shape gets no window again. This is evidence and no proof: a template could look for a word in an old message. None
+of the templates of tests/real_templates does.
 
 Owned by the event loop.
 """
@@ -34,7 +34,7 @@ Shape = tuple[object, ...]
 Use = Literal["window", "compare", "whole"]
 
 _AGAIN = 8
-"""The prompts of a shape that are compared are those whose number is a power of this."""
+"""A prompt is compared if the number of earlier prompts of its shape is 0 or a power of this, except 1."""
 _RUN_MAX = 3
 """A longer run of equal messages, such as tool results, has the same shape as a run of this length."""
 _REFUSED = -1
@@ -81,21 +81,25 @@ class Windows:
 
     def __init__(self, shapes_max: int = limits.WINDOW_SHAPES_MAX) -> None:
         self._n_uses: OrderedDict[Shape, int] = OrderedDict()
+        """For each shape, how often a window gave the right prompt, or _REFUSED."""
         self._shapes_max = shapes_max
 
     def use(self, shape: Shape) -> Use:
-        """Returns how to render the next prompt of this shape, and counts the prompt."""
-        n_before = self._n_uses.pop(shape, 0)
-        if n_before == _REFUSED:
-            self._n_uses[shape] = _REFUSED
+        """Returns how to render the next prompt of this shape."""
+        n_uses = self._n_uses.get(shape, 0)
+        if n_uses == _REFUSED:
             return "whole"
-        n_uses = self._n_uses[shape] = n_before + 1
+        if n_uses == 1:
+            return "window"
+        while n_uses and n_uses % _AGAIN == 0:
+            n_uses //= _AGAIN
+        return "compare" if n_uses in (0, 1) else "window"
+
+    def used(self, shape: Shape, is_right: bool) -> None:
+        """Called when a window gave a prompt. `is_right` is False if the prompt differs from that of the whole
+        conversation.
+        """
+        n_before = self._n_uses.pop(shape, 0)
+        self._n_uses[shape] = n_before + 1 if is_right and n_before != _REFUSED else _REFUSED
         while len(self._n_uses) > self._shapes_max:
             self._n_uses.popitem(last=False)
-        while n_uses % _AGAIN == 0:
-            n_uses //= _AGAIN
-        return "compare" if n_uses == 1 else "window"
-
-    def refuse(self, shape: Shape) -> None:
-        """Called if the window gave a different prompt than the whole conversation."""
-        self._n_uses[shape] = _REFUSED
