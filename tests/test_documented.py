@@ -208,6 +208,16 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(found.read_text()), target
 
 
+def test_the_only_pictures_are_two_small_ones_of_the_readme() -> None:
+    """Each version of a picture stays in the history of the repository."""
+    shown = re.findall(r"!\[[^\]]+\]\((docs/images/[^)]+\.png)\)", reference.README.read_text())
+    kinds = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp4", ".pdf")
+    folders = [ROOT / name for name in (*SOURCES, "tests", "tools", "packaging")]
+    pictures = [path for folder in folders for path in folder.rglob("*") if path.suffix.lower() in kinds]
+    assert len(shown) == 2 and sorted(shown) == sorted(map(relative, pictures))
+    assert all(path.stat().st_size < 150_000 for path in pictures)
+
+
 def test_each_page_can_be_reached() -> None:
     readme = reference.README.read_text()
     assert [
