@@ -143,7 +143,7 @@ def test_several_timelines_and_a_refusal(daemon: FakeDaemon, capsys: pytest.Capt
 
 
 def test_branches_and_their_checkpoints(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    first = {"slot": 3, "tokens": 1, "parent": None, "shared_tokens": 0, "checkpoints": []}
+    first: Json = {"slot": 3, "tokens": 1, "parent": None, "shared_tokens": 0, "checkpoints": []}
     second = {"slot": 5, "tokens": 2000, "parent": 3, "shared_tokens": 1500, "checkpoints": [512, 1024]}
     answer = {"id": "a", "owner": 0, "turns": [turn()], "branches": [first, second]}
     daemon.route("GET /v1/sessions/a/explain", answer)
