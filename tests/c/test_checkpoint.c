@@ -1,6 +1,8 @@
 /* The store of checkpoints: what it finds, what it evicts, and what entries know of each other without looking. */
 #include "states/checkpoint.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,6 +270,57 @@ static void a_long_shared_head_costs_nothing_for_each_entry(void)
     checkpoint_store_close(&store);
 }
 
+enum { N_MARK_ROUNDS = 2000, N_MARKS = 40 };
+
+typedef struct mark_reader {
+    const checkpoint_marks *marks;
+    const int32_t *tokens;
+    _Atomic int is_over;
+    uint32_t n_wrong;
+} mark_reader;
+
+/* A reader may miss a mark that changes, but finds only numbers of tokens that the writer used, in ascending order. */
+static void *read_marks(void *argument)
+{
+    mark_reader *r = argument;
+    do {
+        uint32_t found[N_MARKS];
+        const size_t n = checkpoint_marks_match(r->marks, 1, r->tokens, N_MARKS, found, N_MARKS);
+        for (size_t i = 0; i < n; i++) {
+            r->n_wrong += found[i] <= (i > 0 ? found[i - 1] : 0) || found[i] > N_MARKS || found[i] % 2 != 0;
+        }
+    } while (atomic_load(&r->is_over) == 0);
+    return NULL;
+}
+
+static void marks_are_read_while_they_change(void)
+{
+    checkpoint_marks *marks = calloc(1, sizeof *marks);
+    int32_t tokens[N_MARKS];
+    uint32_t indices[N_MARKS];
+    for (int32_t i = 0; i < N_MARKS; i++) {
+        tokens[i] = 7 * i;
+    }
+    mark_reader r = {.marks = marks, .tokens = tokens};
+    pthread_t thread;
+    CHECK_INT(pthread_create(&thread, NULL, read_marks, &r), 0);
+    for (uint32_t round = 0; round < N_MARK_ROUNDS; round++) {
+        for (uint32_t i = 0; i < N_MARKS; i++) { /* marks with an odd number of tokens are of other tokens */
+            const uint32_t k = 1 + (i + round) % N_MARKS;
+            token_hash hash = token_hash_of(1, tokens, k);
+            hash.lane[0] += k % 2;
+            indices[i] = checkpoint_marks_add(marks, 1, k, hash);
+        }
+        for (uint32_t i = 0; i < N_MARKS; i++) {
+            checkpoint_marks_remove(marks, indices[i]);
+        }
+    }
+    atomic_store(&r.is_over, 1);
+    pthread_join(thread, NULL);
+    CHECK_INT(r.n_wrong, 0);
+    free(marks);
+}
+
 int main(void)
 {
     RUN(entries_know_their_relatives);
@@ -280,5 +333,6 @@ int main(void)
     RUN(anchors_of_a_long_history_thin_out_backwards);
     RUN(what_is_too_large_is_not_kept);
     RUN(nothing_is_evicted_for_a_checkpoint_that_gets_no_memory);
+    RUN(marks_are_read_while_they_change);
     return CHECK_RESULT();
 }
