@@ -15,8 +15,10 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.errors import ApiError
+from llmd.engine.engine import Engine
 from llmd.engine.wire import ALL_TOKENS, Load
 from llmd.http.endpoints.session_verbs import fork_point
+from llmd.routes import ENDPOINTS
 from llmd.turns.divergence import n_common
 from llmd.turns.log import TurnLog
 from llmd.turns.user_starts import UserMessages, user_starts
@@ -448,6 +450,21 @@ async def test_the_branches_are_explained_with_their_checkpoints(serve: Serve, m
     other = (await daemon.ask("GET", "/v1/sessions")).json["data"][0]["owner"] + 1
     own = daemon.state.engine.session_table.tokens(first["slot"])
     assert own is not None and daemon.state.engine.checkpoints(other, own.tobytes()) == []
+
+
+async def test_an_explanation_can_be_refused_if_the_text_threads_are_busy(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await daemon.chat(session_id="s")
+
+    async def refuse(*_: Any) -> None:
+        raise ApiError("overloaded")
+
+    monkeypatch.setattr(Engine, "in_thread", refuse)
+    answer = await daemon.ask("GET", "/v1/sessions/s/explain")
+    assert answer.status == 503 and answer.error["code"] == "overloaded"
+    (row,) = (row for row in ENDPOINTS if row.path == "/v1/sessions/{id}/explain")
+    assert {"overloaded", "shutting_down"} <= set(row.failures)
 
 
 async def test_a_session_that_shares_only_the_template_is_new(daemon: Daemon) -> None:

@@ -137,7 +137,7 @@ ENDPOINTS = (
                        "snapshot_refused")),
     Endpoint("GET", "/v1/sessions/{id}/explain", explain.explain_session,
              "Show which tokens each of the last turns of a session reused, and why it could not reuse more",
-             wire.Explanation, failures=SESSION),
+             wire.Explanation, failures=(*SESSION, *LISTS)),
     Endpoint("GET", "/v1/feed", feed.show_feed, "Watch the sessions: a stream of events with what has changed",
              feed_wire.FeedEvent, media="text/event-stream", failures=LISTS),
     Endpoint("GET", "/v1/saved", session_verbs.list_saved, "List saved sessions, the newest first", wire.SavedList,
