@@ -27,6 +27,7 @@ NAMES = (
     "agent",
     "park",
     "restart",
+    "heads",
     "picking",
     "forms",
     "growth",

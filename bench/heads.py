@@ -1,0 +1,90 @@
+"""New sessions whose prompts begin with the same long head as an open session: time to first token, and memory.
+
+A head is what many prompts of an agent have in common, its system prompt and its tools. The first session prefills the
+head. A turn that goes on in this session prefills as many new tokens as each of the other sessions, so the difference
+of their times to first token is the cost of sharing the head.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from . import client, models
+from .conversation import words
+from .daemon import Server, daemon
+from .machine import resident_mb
+from .report import Figure, Report
+
+MODELS = ("bench-dense", "bench-hybrid")
+BESIDE_MS_AT_MOST = 20.0
+"""Target: a session that shares a head needs at most this much longer than a session that goes on."""
+MEMORY_AT_MOST = 0.02
+"""Target: the memory of a session that shares a head, divided by the memory of the session that has the head."""
+SESSIONS = 10
+N_TOKENS, USER_WORDS = 2, 20
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--head", type=int, default=0, metavar="N", help="words of the head (9000, with --short 1500)")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"{SESSIONS} sessions begin with the {_n_words(options)} words of an open session"
+
+
+def _n_words(options: argparse.Namespace) -> int:
+    return int(options.head or (1500 if options.short else 9000))
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    path = models.path_of(model)
+    found = [_of_one(report, path, repeat, _n_words(options)) for repeat in range(options.repeats or 1)]
+    on = [answer for one in found for answer in one.on]
+    new = [answer for one in found for answer in one.new]
+    beside = [shared.first_ms - own.first_ms for shared, own in zip(new, on, strict=True)]
+    case = "shares the head"
+    report.add(Figure(case="goes on", quantity="first token", unit="ms", values=[answer.first_ms for answer in on]))
+    report.add(Figure(case=case, quantity="first token", unit="ms", values=[answer.first_ms for answer in new]))
+    report.add(
+        Figure(case=case, quantity="prefilled", unit="tokens", values=[float(answer.n_prefilled) for answer in new])
+    )
+    report.add(Figure(case=case, quantity="longer than goes on", unit="ms", values=beside, at_most=BESIDE_MS_AT_MOST))
+    shares = [one.memory_share for one in found]
+    report.add(Figure(case=case, quantity="memory / that of the first", unit="", values=shares, at_most=MEMORY_AT_MOST))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    on: list[client.Answer]
+    """Answers of the first session."""
+    new: list[client.Answer]
+    """First answers of the sessions that share its head."""
+    memory_share: float
+    """Memory of one of these sessions, divided by that of the first session."""
+
+
+def _of_one(report: Report, path: str, repeat: int, n_words: int) -> _Found:
+    on, new = [], []
+    with daemon(path, max_sessions=SESSIONS + 1) as server:
+        head = [{"role": "system", "content": words(f"head {repeat}", n_words)}]
+        report.progress(f"{repeat + 1}: the first session")
+        before_mb = resident_mb(server.pid)
+        said = [*head, _user(f"{repeat} first")]
+        answer = _ask(server, "first", said)
+        head_mb = resident_mb(server.pid) - before_mb
+        for number in range(SESSIONS):
+            report.progress(f"{repeat + 1}: session {number + 1} of {SESSIONS}")
+            said += [{"role": "assistant", "content": answer.text}, _user(f"{repeat} on {number}")]
+            answer = _ask(server, "first", said)
+            on.append(answer)
+            new.append(_ask(server, f"new-{number}", [*head, _user(f"{repeat} new {number}")]))
+        return _Found(on, new, (resident_mb(server.pid) - before_mb - head_mb) / SESSIONS / head_mb)
+
+
+def _ask(server: Server, session: str, messages: client.Messages) -> client.Answer:
+    return client.chat(server.port, messages, session_id=session, max_tokens=N_TOKENS, temperature=0, seed=1)
+
+
+def _user(seed: str) -> dict[str, str]:
+    return {"role": "user", "content": words(seed, USER_WORDS)}
