@@ -13,13 +13,15 @@
 #include <cstring>
 
 #include "attention-amx.h"
+#include "kv-blocks.h"
 #include "vectors.h"
 
 namespace attention_rows {
 
 using namespace vectors;
 
-constexpr int BLOCK = 64;        /* positions */
+constexpr int BLOCK = 64; /* positions; divides KV_BLOCK */
+static_assert(KV_BLOCK % BLOCK == 0 && KV_HEAD_MULTIPLE % LANES_MAX == 0);
 constexpr int64_t SEGMENT = 256; /* positions; doubled while there would be more segments than SEGMENTS */
 constexpr int64_t SEGMENTS = 32;
 constexpr int64_t QUERIES = 64; /* of one piece, at most, and with the heads that share a KV head about ROWS rows */
@@ -48,7 +50,9 @@ struct call {
     int64_t n_positions, segment, n_segments, n_together; /* segment: its positions; n_together: queries of a piece */
     int64_t k_size, v_size;                               /* values of a head */
     float scale, max_bias, softcap;
-    bool by_amx; /* tiles are multiplied by AMX */
+    bool by_amx;                       /* tiles are multiplied by AMX */
+    const kv_blocks *blocks;           /* NULL: the rows of a stream are neighbors */
+    int64_t first_stream, stream_step; /* the streams of the cache that K and V are of */
 
     explicit call(const ggml_tensor *op)
         : q(op->src[0]), k(op->src[1]), v(op->src[2]), mask(op->src[3]), sinks(op->src[4]),
@@ -70,6 +74,22 @@ struct call {
 #else
         by_amx = false;
 #endif
+        const ggml_tensor *cache = k->view_src;
+        blocks = cache == nullptr ? nullptr : static_cast<const kv_blocks *>(cache->extra);
+        if (blocks != nullptr) {
+            first_stream = (static_cast<const char *>(k->data) - static_cast<const char *>(cache->data)) / cache->nb[2];
+            stream_step = k->nb[3] / cache->nb[2];
+        }
+    }
+
+    /* Returns the distance, in rows, of a position's row from where it would be without a block table. */
+    int64_t moved(int64_t stream, int64_t position) const
+    {
+        if (blocks == nullptr) {
+            return 0;
+        }
+        const int64_t of_cache = first_stream + stream * stream_step;
+        return blocks->row(of_cache, position) - (of_cache * blocks->n_cells() + position);
     }
 
     /* Returns whether these kernels compute it. Otherwise llama.cpp's own do: quantized K or V, heads of odd sizes, a

@@ -86,8 +86,11 @@ inline seen look(const call &c, const piece &p, int64_t first, int n)
  * on. */
 template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, int64_t first, int n)
 {
-    const char *k = static_cast<const char *>(c.k->data) + first * c.k->nb[1] + p.stream * c.k->nb[3];
-    const char *v = static_cast<const char *>(c.v->data) + first * c.v->nb[1] + p.stream * c.v->nb[3];
+    const int64_t row = first + c.moved(p.stream, first);
+    const char *k =
+        static_cast<const char *>(c.k->data) + row * static_cast<int64_t>(c.k->nb[1]) + p.stream * c.k->nb[3];
+    const char *v =
+        static_cast<const char *>(c.v->data) + row * static_cast<int64_t>(c.v->nb[1]) + p.stream * c.v->nb[3];
     const char *k_next =
         head + 1 < p.end_head ? k + (head + 1) * c.k->nb[2] : k + n * c.k->nb[1] + p.first_head * c.k->nb[2];
     return {k + head * c.k->nb[2], v + head * c.v->nb[2], k_next, c.k->nb[1], c.v->nb[1], n};

@@ -7,7 +7,9 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -40,6 +42,21 @@ inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 #else
     (void)from;
     (void)n_bytes;
+#endif
+}
+
+// Makes these bytes zeros: gives back the whole pages, and writes into the parts of pages before and behind them.
+inline void kv_pages_clear(char *from, size_t n_bytes)
+{
+#ifdef __linux__
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t before = std::min(n_bytes, (page - (uintptr_t)from % page) % page);
+    const size_t n_whole = (n_bytes - before) / page * page;
+    kv_pages_give_back_bytes(from + before, n_whole);
+    memset(from, 0, before);
+    memset(from + before + n_whole, 0, n_bytes - before - n_whole);
+#else
+    memset(from, 0, n_bytes);
 #endif
 }
 

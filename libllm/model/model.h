@@ -70,7 +70,7 @@ typedef struct model_info {
                              * more */
     model_checkpoint_kind checkpoint;
     bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
-    bool shares_cells;    /* a copy of a sequence takes no KV cells of its own until it grows */
+    bool shares_cells;    /* a copy of a sequence takes no memory of its own until one of the two grows */
     bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
     uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that no call can
                            * be stopped */
@@ -142,9 +142,8 @@ typedef struct model_ops {
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences share cells (info.shares_cells). If sequences do not share cells, a copy takes memory of its
-     * own. The caller then saves src and loads the saved state into dst, because saved states are counted in the limits
-     * on memory. */
+     * called if sequences can share cells (info.shares_cells). Otherwise a copy takes memory of its own. The caller then
+     * saves src and loads the saved state into dst, because saved states are counted in the limits on memory. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);

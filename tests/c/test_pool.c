@@ -66,7 +66,8 @@ static bool has_pool(void)
     if (m == NULL) {
         return true; /* and the tests say what is wrong */
     }
-    const bool has = m->info.shares_cells && m->info.memory != LLM_MEMORY_RECURRENT;
+    const bool has_streams = attends_only() && device == NULL;
+    const bool has = m->info.shares_cells && m->info.memory != LLM_MEMORY_RECURRENT && !has_streams;
     m->ops->close(m);
     return has;
 }

@@ -64,19 +64,25 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
+/* Returns how many of `used` bytes are counted twice, because sequences refer to the same memory. */
+uint64_t shared_bytes(const model_llama *m, uint64_t used)
+{
+    return std::min<uint64_t>(used, llama_memory_shared_bytes(m->memory));
+}
+
 /* Returns whether the budget for KV cells allows this batch. If each sequence has its own cells, all cells together can
- * exceed the budget, because unused cells take only addresses. If all sequences share one pool, nothing has to be
+ * exceed the budget, because unused cells take only addresses. If all sequences are in one pool, nothing has to be
  * checked, because the pool has no more cells than the budget allows. */
 bool is_paid_for(const model_llama *m)
 {
-    if (m->info.shares_cells) {
+    if (m->has_pool) {
         return true;
     }
     uint64_t used = m->cost.fixed_bytes;
     for (uint32_t seq = 0; seq < m->info.n_seq; seq++) {
         used += m->cost.of(m->is_touched[seq] ? m->ends[seq] : m->positions[seq]);
     }
-    return used <= m->info.state_bytes;
+    return used - shared_bytes(m, used) <= m->info.state_bytes;
 }
 
 llama_batch batch_fill(model_llama *m, const model_batch *b)
@@ -396,12 +402,12 @@ uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k)
     for (uint32_t i = 0; i < m->info.n_seq; i++) {
         used += m->cost.of(i == seq ? k : m->positions[i]);
     }
-    return used;
+    return used - shared_bytes(m, used);
 }
 
 bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k)
 {
-    return m->info.shares_cells || model_llama_used(m, seq, k) <= m->info.state_bytes;
+    return m->has_pool || model_llama_used(m, seq, k) <= m->info.state_bytes;
 }
 
 model_llama::~model_llama()

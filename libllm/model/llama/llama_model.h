@@ -191,8 +191,9 @@ struct model_llama final : model {
     const llama_vocab *vocab = nullptr;
     std::string template_source, tool_template_source; /* empty if the model has no such template */
     model_llama_embedder embedder;
-    bool is_exact = false;      /* results with a reused state equal those of a full prefill exactly, and not only up to
+    bool is_exact = false; /* results with a reused state equal those of a full prefill exactly, and not only up to
                                  * rounding */
+    bool has_pool = false; /* the cells of all sequences are in one stream; otherwise each has a stream of its own */
     bool copies_weights = true; /* weights are copied into the layouts that are fastest on this processor */
     model_llama_cost cost;      /* on a device, the bytes of a token are the bytes of the pool divided by the number of
                                  * cells in the pool */

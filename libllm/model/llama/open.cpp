@@ -388,13 +388,12 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     } else {
         size_pool(m, o, p);
     }
-    m->info.shares_cells = p->kv_unified;
+    m->has_pool = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
     /* After a stop, the recurrent state of only one sequence can be restored (model_llama_undo). A device ignores the
      * abort callback, so no call can be stopped there. */
-    const uint32_t most = attends_only(m) ? o.n_seq : 1;
-    m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
+    m->info.n_stoppable = !gpus_of(o).empty() ? 0 : attends_only(m) ? o.n_seq : 1;
 }
 
 [[noreturn]] void refuse_room(const std::string &path, const model_llama_no_room &e)
@@ -452,6 +451,7 @@ void make_context(model_llama *m, const model_options &o)
     if (m->info.memory == LLM_MEMORY_RECURRENT) {
         model_llama_log_clear(); /* llama.cpp logs "Flash Attention enabled" even without attention layers */
     }
+    m->info.shares_cells = m->has_pool || llama_memory_is_shareable(m->memory);
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
     m->info.n_threads = llama_n_threads(m->context);
@@ -513,7 +513,7 @@ void identify(model_llama *m, const model_options &o)
     const bool is_long = has_long_rope && m->context != nullptr && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
     model_llama_geometry(std::string("llama ") + llama_version() + " state " + std::to_string(LLAMA_STATE_SEQ_VERSION) +
                              " kv f16 flash " + (o.exact ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
-                             (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
+                             (m->has_pool ? " unified" : " streams " + std::to_string(o.n_seq)),
                          m->info.geometry);
 }
 

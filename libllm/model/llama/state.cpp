@@ -57,9 +57,6 @@ bool holds(model_llama *m, uint16_t seq, uint32_t k)
 
 bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const uint8_t *state, size_t n_bytes)
 {
-    if (kind == MODEL_STATE_FULL) {
-        empty(m, seq);
-    }
     const size_t n = llama_state_seq_set_data_ext(m->context, state, n_bytes, seq, flags_of(kind));
     if (n != n_bytes) {
         return false;
@@ -93,8 +90,8 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    /* llama.cpp copies between separate streams only in the next step. The copy would then overwrite a state that has
-     * been loaded into dst meanwhile. */
+    /* Without a block table, llama.cpp copies between separate streams only in the next step. The copy would then
+     * overwrite a state that has been loaded into dst meanwhile. */
     if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }
@@ -156,6 +153,9 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
     }
     try {
         const uint8_t *state = contents(kind, bytes, n_bytes);
+        if (kind == MODEL_STATE_FULL) {
+            empty(m, seq); /* what it shares with other sequences must not be counted as saved */
+        }
         if (state != nullptr && !model_llama_may_hold(m, seq, k)) {
             empty(m, seq);
             return MODEL_NO_CELLS;
