@@ -242,12 +242,6 @@ ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
 incomplete character.
 """
 
-# Conversations of which the template renders only the end (pipeline/window.py).
-WINDOW_LEAVES_OUT_MIN = 8
-"""If fewer messages can be left out, the whole conversation is rendered."""
-WINDOW_SHAPES_MAX = 1024
-"""Number of shapes of prompts that are remembered. A shape takes about 1 kB."""
-
 # Times.
 RETRY_AFTER_S = 1
 """Seconds in Retry-After of answers with status 429 and 503."""

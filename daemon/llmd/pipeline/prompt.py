@@ -28,7 +28,6 @@ from .infill import fills_in, infilled
 from .marks import marked_heads, with_marks
 from .rendering import ANY_FORM, Form, render_request, text_bytes_of
 from .services import Sender, Services
-from .window import equals, window_of
 
 log = logging.getLogger("llmd.prompt")
 
@@ -222,41 +221,17 @@ class _Rendering:
         return found
 
     async def _rendered(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
-        """Renders the messages, or those after the past if the prompt can continue it."""
-        prompt = await self._windowed(messages, past) if past is not None else None
-        prompt = prompt or await self._whole(messages, past)
-        if not (self.needs_text and prompt.is_after and past is not None):
-            return prompt
-        before = (await self.services.engine.detokenize(self.sender.owner, past.tokens)).encode()
-        return dataclasses.replace(prompt, text=before + prompt.text)
-
-    async def _windowed(self, messages: Sequence[PlainMessage], past: Past) -> Prompt | None:
-        """Renders the messages after the past without most of the earlier messages (window.py). Returns None if the
-        whole conversation has to be rendered.
-        """
-        window, windows = window_of(self.chat, messages, past), self.services.windows
-        use = windows.use(window.shape) if window is not None else "whole"
-        if window is None or use == "whole":
-            return None
-        whole = await self._whole(messages, past) if use == "compare" else None
-        try:
-            prompt = await self._whole(window.messages, window.past)
-        except ApiError as error:
-            if error.code in ("overloaded", "shutting_down", "no_memory"):
-                raise
-            prompt = None
-        is_right = prompt is not None and prompt.is_after and (whole is None or equals(prompt, whole))
-        windows.used(window.shape, is_right)
-        return prompt if is_right else whole
-
-    async def _whole(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
         engine, sender = self.services.engine, self.sender
         try:
-            return await engine.render_chat(
+            prompt = await engine.render_chat(
                 sender.owner, sender.n_bytes, lambda: render_request(self.chat, messages, past, self.form)
             )
         except ApiError as error:
             raise _with_client_param(error, self.form) from None
+        if not (self.needs_text and prompt.is_after and past is not None):
+            return prompt
+        before = (await engine.detokenize(sender.owner, past.tokens)).encode()
+        return dataclasses.replace(prompt, text=before + prompt.text)
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:

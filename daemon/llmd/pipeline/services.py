@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..answers.memory import AnswerMemory
 from ..core.generation_request import HistoryMode
 from ..engine.engine import Engine
 from ..turns.log import TurnLog
-from .window import Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +21,6 @@ class Services:
     """The history mode (--history) of sessions for which the client has not chosen a mode."""
     scratch_reuse: bool
     """Whether requests without a session may reuse states of earlier requests without a session."""
-    windows: Windows = field(default_factory=Windows)
 
 
 @dataclass(frozen=True, slots=True)
