@@ -466,10 +466,9 @@ common_json written(const common_json &messages, const common_json &tools, const
 }
 
 /* Returns the tools as they are passed to the template. If only the text after an earlier answer is needed
- * (chat_after.h), only the last tool is passed, with the last sentinel in it. This sentinel shows where the template
- * writes the tools. If the template writes the tools after this answer, the next attempt to render the request leaves
- * the tools out (keeps_tools). So the text of the tools is never needed, and writing 60 tools takes longer than writing
- * all messages after the answer. */
+ * (chat_after.h), the last sentinel is put into the tools. This sentinel shows where the template writes the tools. If
+ * the template writes the tools after this answer, the next attempt to render the request leaves the tools out
+ * (keeps_tools). */
 common_json shown_tools(const common_json &tools, chat_request &request, const control_markers &markers,
                         const chat_repair &repair, typed_tools *typed)
 {
@@ -477,14 +476,10 @@ common_json shown_tools(const common_json &tools, chat_request &request, const c
     if (tools.is_null() || tools.empty() || (is_marked && !repair.keeps_tools)) {
         return tools.is_null() || !is_marked ? tools : common_json();
     }
-    if (!is_marked) {
-        return wrapped(typed->of(tools, repair.types), markers, &request.numbers);
+    common_json out = typed->of(tools, repair.types);
+    if (is_marked) {
+        mark_tools(out, markers, request.n_marks);
     }
-    common_json last = common_json::array();
-    last.push_back(tools[tools.size() - 1]);
-    typed_tools typed_last;
-    common_json out = typed_last.of(last, repair.types);
-    mark_tools(out, markers, request.n_marks);
     return wrapped(out, markers, &request.numbers);
 }
 
