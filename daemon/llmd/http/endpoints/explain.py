@@ -20,7 +20,8 @@ async def explain_session(request: web.Request) -> web.Response:
     """Reads the tokens of the branches in a text thread, because a branch can have hundreds of thousands."""
     state, found = request.app[STATE], find_any(request)
     turns = state.turns.story(found.owner, found.id)
-    branches = await state.engine.in_thread(found.owner, 0, partial(_branches, state.engine, found))
+    n_bytes = TOKEN_BYTES * sum(branch.tokens for branch in found.timelines)
+    branches = await state.engine.in_thread(found.owner, n_bytes, partial(_branches, state.engine, found))
     return respond(Explanation(found.id, found.owner, [_turn(state.engine, turn) for turn in turns], branches))
 
 
@@ -31,8 +32,8 @@ def _branches(engine: Engine, session: Session) -> list[ExplainedBranch]:
         tokens = _tokens(engine, branch.slot, session)
         if tokens is None:
             continue
-        common = [(n_common(other, tokens), slot) for slot, other in tokens_by_slot.items()]
-        shared, parent = max(common, default=(0, None))
+        common = [(n, slot) for slot, other in tokens_by_slot.items() if (n := n_common(other, tokens)) > 0]
+        shared, parent = max(common, key=lambda one: one[0], default=(0, None))
         checkpoints = engine.checkpoints(session.owner, tokens)
         found.append(ExplainedBranch(branch.slot, len(tokens) // TOKEN_BYTES, parent, shared, checkpoints))
         tokens_by_slot[branch.slot] = tokens

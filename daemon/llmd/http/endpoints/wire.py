@@ -243,7 +243,8 @@ class ExplainedBranch(msgspec.Struct, frozen=True):
     slot: int
     tokens: int
     parent: int | None
-    """`slot` of the older branch with which this branch has the most first tokens in common. null for the oldest one.
+    """`slot` of the older branch with which this branch has the most first tokens in common. If several have the most,
+    the oldest of them. null if no older branch begins with the same token.
     """
     shared_tokens: int
     """Number of tokens that the branch has in common with its parent."""
