@@ -109,6 +109,23 @@ def test_ctrl_c_in_thought_keeps_the_question(daemon: FakeDaemon, person: Person
     assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["2+2", "well?"]
 
 
+def test_ctrl_c_in_a_retry_keeps_the_earlier_answer(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("ONE")
+    daemon.route(CHAT, never_ending(chunk("Tw")))
+    person.wait_for("> ")
+    person.type("/retry\n")
+    person.wait_for("Tw")
+    person.type("\x03")
+    person.wait_for("the earlier answer stays in the conversation")
+    daemon.route(CHAT, echo)
+    person.wait_for("> ")
+    person.type("two\n")
+    person.wait_for("TWO")
+    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["one", "ONE", "two"]
+
+
 def test_ctrl_c_before_the_answer_drops_the_question(daemon: FakeDaemon, person: Person) -> None:
     daemon.route(CHAT, never_ending(progress(512)))
     person.wait_for("> ")

@@ -355,6 +355,14 @@ def test_fork_continues_in_a_copy(daemon: FakeDaemon) -> None:
     assert contents(asked(daemon)[-1]) == ["one", "ONE", "two", "TWO", "four"]
 
 
+def test_a_fork_without_messages_has_no_conversation_of_an_earlier_session(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/fork", {"id": "b", "tokens": 14})
+    chat(daemon, "old", session="b")
+    assert "[the earlier conversation of session b was moved to " in chat(daemon, "/fork b")
+    chat(daemon, "new", session="b")
+    assert contents(asked(daemon)[-1]) == ["new"]
+
+
 def test_a_fork_of_a_chat_without_a_name_is_kept(daemon: FakeDaemon, tmp_path: Path) -> None:
     someone = Person(daemon, tmp_path / "state")
     name = someone.wait_for("; /help").rpartition("session ")[2]

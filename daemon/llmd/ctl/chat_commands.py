@@ -21,7 +21,7 @@ FORK_REFUSALS = {
     "session_exists": "a session {new} exists already: choose another name, or continue it with /session {new}",
     "session_not_found": "llmd does not hold the session {old}; send a message first, and fork the session then",
 }
-"""What the user can do about an error of the daemon, by its code."""
+"""Advice to the user about an error of the daemon, by the code of the error."""
 NO_PROMPT = '""'
 Show = Callable[[Callable[[Display | None], ChatTurn | None]], ChatTurn | None]
 """Calls a function that generates an answer with a display for it, and shows the result. Returns the function's result.
@@ -62,7 +62,7 @@ class Commands:
         turn = self._show(self._conversation.retry)
         if turn is None:
             self._context.warn("there is no question to answer again")
-        elif has_answer and not turn.has_answer:
+        elif has_answer and (not turn.has_answer or turn.finish_reason == "cancelled"):
             self._context.note("the earlier answer stays in the conversation")
 
     def undo(self, _: str) -> None:
@@ -166,7 +166,7 @@ class Commands:
 class Command:
     run: Callable[[Commands, str], None]
     argument: str
-    """What follows the name of the command: nothing, a word in capitals, or in brackets if it can be left out."""
+    """The argument of the command: empty, or a word in capitals. Brackets mean that it can be left out."""
     help: str
 
     def takes(self, argument: str) -> bool:

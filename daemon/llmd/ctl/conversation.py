@@ -74,14 +74,16 @@ class Conversation:
 
     def retry(self, display: Display | None = None) -> ChatTurn | None:
         """Generates the last answer again. If the last question has no answer, asks that question. The earlier answer
-        is replaced only if the new one has text. Returns None if the conversation has no question.
+        is replaced only by an answer that has text and that the user has not cancelled. Returns None if the
+        conversation has no question.
         """
         if self._failed_question:
             return self.ask(self._failed_question, display)
         if not self.n_turns:
             return None
+        has_earlier = self.has_answer
         turn, messages = self._answer(self.messages[: self._last_question() + 1], display)
-        if turn.has_answer:
+        if turn.has_answer and not (has_earlier and turn.finish_reason == "cancelled"):
             self._replace(messages)
         return turn
 
@@ -155,10 +157,14 @@ class Conversation:
         self.client.fork(self.name, name, None)
         self.name = name
         self._messages[name] = list(messages)
-        if conversation_files.n_turns(messages):
-            aside = self._on_disk(lambda: conversation_files.save(self.client.socket_path, name, messages))
-            if aside is not None:
-                self._note(f"the earlier conversation of session {name} was moved to {aside}")
+        path, has_turns = self.client.socket_path, conversation_files.n_turns(messages) > 0
+        aside = self._on_disk(
+            lambda: (
+                conversation_files.save(path, name, messages) if has_turns else conversation_files.set_aside(path, name)
+            )
+        )
+        if aside is not None:
+            self._note(f"the earlier conversation of session {name} was moved to {aside}")
 
     def switch(self, name: str) -> None:
         """Continues the conversation of another session."""
