@@ -378,6 +378,7 @@ def test_a_build_for_fewer_instructions_has_no_others() -> None:
     ("settings", "said"),
     [
         ({"LLMD_CPU_FEATURES": "avx3"}, "LLMD_CPU_FEATURES=avx3: not one of avx2 avxvnni avx512 vnni"),
+        ({"LLMD_CPU_FEATURES": "avx512 vnni"}, "LLMD_CPU_FEATURES=avx512 vnni: not one of avx2 avxvnni avx512 vnni"),
         (
             {"LLMD_CPU_FEATURES": "avx2", "LLMD_PORTABLE": "1"},
             "LLMD_CPU_FEATURES and LLMD_PORTABLE exclude each other: set one of them",
