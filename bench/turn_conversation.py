@@ -13,7 +13,7 @@ Json = dict[str, Any]
 CALL = "read_note"
 SYSTEM_WORDS, USER_WORDS, TEXT_WORDS, RESULT_WORDS = 1200, 40, 25, 195
 USER_EVERY = 20
-"""Of so many messages, one is the user's. The others are pairs of a tool call and its result."""
+"""Distance between two messages of the user, in messages. Between them are pairs of a tool call and its result."""
 TOOL_WORDS, PARAMETER_WORDS, N_PARAMETERS = 95, 10, 7
 
 

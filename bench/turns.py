@@ -19,18 +19,17 @@ import json
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from . import peer, turn_model
 from .abuse import delays, longest_ms
-from .client import TIMEOUT_S
+from .client import TIMEOUT_S, RefusedError
 from .daemon import Server
 from .report import OURS, Figure, Report
 from .turn_conversation import Conversation
@@ -192,11 +191,8 @@ def _together(report: Report, server: Server, options: argparse.Namespace) -> No
             turns.append(turn)
             report.progress(f"{agent.session}: {turn.start_ms:.1f} ms to the start, {turn.n_prefilled} prefilled")
 
-    threads = [threading.Thread(target=run, args=(agent,)) for agent in agents]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(AGENTS) as threads:
+        list(threads.map(run, agents))  # raises what a thread has raised
     after = delays(server)
     case = f"{AGENTS} agents at once"
     report.add(Figure(case=case, quantity="warm turn", unit="ms", values=[turn.first_ms for turn in turns]))
@@ -224,13 +220,13 @@ def _turn(port: int, conversation: Conversation, **parameters: Any) -> Turn:
         }
     ).encode()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-    with _closing(connection):
+    with closing(connection):
         connection.connect()
         started_s = time.perf_counter()
         connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
         answer = connection.getresponse()
         if answer.status != http.client.OK:
-            raise SystemExit(f"{answer.status}: {answer.read().decode(errors='replace')}")
+            raise RefusedError(f"{answer.status}: {answer.read().decode(errors='replace')}")
         events = [
             (json.loads(line[6:]), (time.perf_counter() - started_s) * 1e3)
             for line in answer
@@ -239,21 +235,13 @@ def _turn(port: int, conversation: Conversation, **parameters: Any) -> Turn:
     return _turn_of(events)
 
 
-@contextmanager
-def _closing(connection: http.client.HTTPConnection) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        connection.close()
-
-
 def _turn_of(events: list[tuple[dict[str, Any], float]]) -> Turn:
     text, reasoning, first_ms = "", "", 0.0
     calls: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
     for event, ms in events:
         if "error" in event:
-            raise SystemExit(str(event["error"]))
+            raise RefusedError(str(event["error"]))
         last |= {name: event[name] for name in ("usage", "session", "timings") if event.get(name)}
         for choice in event.get("choices") or []:
             delta = choice["delta"]
