@@ -79,7 +79,7 @@ async def test_the_first_event_has_all_sessions_and_later_events_the_changes(dae
         await daemon.chat(session_id="b")
         changed = await until(events, lambda event: event["sessions"] and event["sessions"][0]["state"] == "idle")
         assert ids(changed) == {"b"} and changed["sessions"][0]["requests"] == 2
-        assert changed["counters"]["requests_running"] == 0
+        await until(events, lambda event: event["counters"]["requests_running"] == 0)
         await daemon.ask("DELETE", "/v1/sessions/a")
         gone = await until(events, lambda event: event["forgotten"])
         assert gone["forgotten"] == [{"owner": first["sessions"][0]["owner"], "id": "a"}]
@@ -229,7 +229,9 @@ async def test_the_unix_socket_has_feeds_of_its_own(serve: Serve, monkeypatch: p
 async def test_the_first_event_waits_until_the_sessions_are_read(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text threads have too much work twice. An event without sessions would say that there are none."""
+    """The text threads refuse work two times because they are busy. An event without sessions would say that there are
+    no sessions.
+    """
     await daemon.chat(session_id="a")
     refusals, in_thread = [ApiError("overloaded"), ApiError("overloaded")], Engine.in_thread
 
