@@ -45,7 +45,8 @@ inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 #endif
 }
 
-// Makes these bytes zeros: gives back the whole pages, and writes into the parts of pages before and behind them.
+// Fills these bytes with zeros. Whole pages are given back to the system. Zeros are written only into the parts of
+// pages at both ends.
 inline void kv_pages_clear(char *from, size_t n_bytes)
 {
 #ifdef __linux__

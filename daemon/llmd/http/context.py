@@ -196,7 +196,7 @@ its streams. An endpoint without streams has None.
 OPENING = web.AppKey("opening", asyncio.Task[None])
 """The task that loads the model. The task fails with an EngineError if the model cannot be loaded."""
 OPERATIONS = web.AppKey("operations", dict[str, str])
-"""What each endpoint generates (`Endpoint.generates`), by its path without /v1. Only endpoints that generate."""
+"""Value of `Endpoint.generates` for each endpoint that generates, by the path of the endpoint without /v1."""
 ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
 """The error envelope of each endpoint, by the endpoint's path without /v1."""
 OPENAPI = web.AppKey("openapi", bytes)

@@ -57,7 +57,7 @@ struct answer_mark {
     size_t n_bytes;
 };
 
-/* What is made of a syntax once, and shared by all answers with this syntax. It never changes. */
+/* The parser and its data for one syntax. Made once, shared by all answers with this syntax, and never changed. */
 struct answer_grammar {
     answer_syntax syntax; /* without `parser` */
     common_peg_arena arena;

@@ -33,7 +33,7 @@ class Endpoint:
     other_media: str = ""
     """The media type of the answer to clients that do not accept `media`, if it differs."""
     generates: str = ""
-    """What the endpoint generates in a session: CHAT or TEXT_COMPLETION. Empty if it generates nothing."""
+    """Kind of text that the endpoint generates: CHAT or TEXT_COMPLETION. Empty if it generates nothing."""
     framing: Framing = framing.EVENTS
     """The form of the endpoint's streams: server-sent events or lines."""
     envelope: Envelope = OWN

@@ -45,7 +45,7 @@ class _Known:
     """The version of the shared copy in which the session last changed."""
     views: tuple[SessionView, ...]
     others: tuple[object, ...]
-    """What `session` was made from, besides the records. If these and `views` are unchanged, so is `session`."""
+    """The data, other than `views`, from which `session` was made. `session` is up to date if neither has changed."""
     session: Session
 
 
