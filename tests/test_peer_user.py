@@ -156,19 +156,25 @@ def test_a_port_left_to_another_user_does_not_lend_its_name(users: PeerUsers, so
     """Alice sends a request and resets her connection before llmd accepts it. Bob's next connection has the same
     port.
     """
-    listening = listener(sockets, "127.0.0.1")
-    alices = client(sockets, listening.getsockname(), ALICE)
-    port = alices.getsockname()[1]
-    alices.send(b"DELETE /v1/sessions/bobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    alices.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    alices.close()
-    bobs = sockets.enter_context(socket.socket())
-    os.fchown(bobs.fileno(), BOB, -1)
-    bobs.bind(("127.0.0.1", port))
-    bobs.connect(listening.getsockname())
-    first, second = accepted(sockets, listening), accepted(sockets, listening)
-    assert users.user_of(first) is None
-    assert users.user_of(second) == BOB
+    for _ in range(20):
+        listening = listener(sockets, "127.0.0.1")
+        alices = client(sockets, listening.getsockname(), ALICE)
+        port = alices.getsockname()[1]
+        alices.send(b"DELETE /v1/sessions/bobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        alices.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        alices.close()
+        bobs = sockets.enter_context(socket.socket())
+        os.fchown(bobs.fileno(), BOB, -1)
+        try:
+            bobs.bind(("127.0.0.1", port))
+        except OSError:  # another program uses this port
+            continue
+        bobs.connect(listening.getsockname())
+        first, second = accepted(sockets, listening), accepted(sockets, listening)
+        assert users.user_of(first) is None
+        assert users.user_of(second) == BOB
+        return
+    pytest.fail("each port was taken by another client")
 
 
 def reset_client(sockets: ExitStack, listening: socket.socket) -> tuple[socket.socket, int]:
