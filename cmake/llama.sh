@@ -66,13 +66,14 @@ llama_backend_flags() {
 # needs: AVX2, AVX2 with VNNI in its encoding, AVX-512, AVX-512 with VNNI.
 LLAMA_PROCESSORS=(avx2 avxvnni avx512 vnni)
 
-# Ends build.sh with an error if the value of LLMD_CPU_FEATURES is not one of these names. A portable build has the kernels of all
-# processors, and chooses when it runs.
+# Ends build.sh with an error if the value of LLMD_CPU_FEATURES is not one of these names, or if this processor lacks the
+# instructions: nearly all verbs run their build. A portable build has the kernels of all processors, and chooses when it runs.
 llama_features_check() {
     [ -n "${LLMD_CPU_FEATURES:-}" ] || return 0
     printf '%s\n' "${LLAMA_PROCESSORS[@]}" | grep -Fqx -- "$LLMD_CPU_FEATURES" ||
         die "LLMD_CPU_FEATURES=$LLMD_CPU_FEATURES: not one of ${LLAMA_PROCESSORS[*]}"
     [ -z "${LLMD_PORTABLE:-}" ] || die "LLMD_CPU_FEATURES and LLMD_PORTABLE exclude each other: set one of them"
+    llama_processor_has "$LLMD_CPU_FEATURES" || die "LLMD_CPU_FEATURES=$LLMD_CPU_FEATURES: this processor cannot run such a build"
 }
 
 llama_processor_flags() {

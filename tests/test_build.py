@@ -390,6 +390,14 @@ def test_instructions_that_no_build_is_for_are_refused(settings: dict[str, str],
     assert (done.returncode, done.stderr) == (1, f"[llmd] error: {said}\n")
 
 
+def test_instructions_that_this_processor_lacks_are_refused() -> None:
+    done = ran("llama_processor_has() { false; }; main prerequisites", os.environ["PATH"], LLMD_CPU_FEATURES="vnni")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "[llmd] error: LLMD_CPU_FEATURES=vnni: this processor cannot run such a build\n",
+    )
+
+
 def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> None:
     steps = "locked require_prerequisites setup_cmake peer_ensure".split()
     override = " ".join(f'{step}() {{ echo {step} "$@"; }};' for step in steps)
