@@ -47,6 +47,7 @@ def generation(
         "stop": stops_of(member("stop")),
         "ignore_end": bool(member("ignore_eos")),
         "is_cold": member("cache_prompt") is False,
+        "returns_progress": bool(member("stream") and member("return_progress")),
     }
     return GenerationRequest(prompt=prompt, key=key, parent=parent, **{**shared, **own})
 

@@ -39,7 +39,6 @@ def _generation_request(body: NativeGeneration, headers: Headers, prompt: RawPro
         prefill_only=body.n_predict == 0,
         n_logprobs=likely_of("n_probs", body.n_probs) or None,
         returns_tokens=bool(body.return_tokens),
-        returns_progress=bool(body.stream and body.return_progress),
     )
 
 

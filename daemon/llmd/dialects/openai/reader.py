@@ -101,7 +101,6 @@ def _own(body: CompletionBase, lengths: tuple[str, ...], length: int, n_prompts:
         "n_answers": n_answers,
         "n_tried": n_tried,
         "returns_tokens": bool(body.return_tokens or body.return_token_ids),
-        "returns_progress": is_stream and bool(body.return_progress),
         "returns_counts": is_stream and bool(body.timings_per_token or _has_running_usage(body)),
         "includes_stop": bool(body.include_stop_str_in_output),
     }

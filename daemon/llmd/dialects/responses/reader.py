@@ -111,7 +111,6 @@ def _generation_request(
         max_tokens=0 if length is None else max_tokens_of("max_output_tokens", length),
         constraint=_constraint(body.text),
         n_logprobs=_n_logprobs(body),
-        returns_progress=bool(body.stream and body.return_progress),
     )
 
 
