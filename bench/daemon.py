@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -110,13 +111,16 @@ class Server:
         self._directory.cleanup()
 
 
-def daemon(model: str, **options: str | int) -> Server:
-    """Starts llmd and returns it. `options` are options of llmd, with underscores in their names: ctx_size=8192."""
+def daemon(model: str, *, program: Sequence[str] = (), **options: str | int | Path) -> Server:
+    """Starts llmd and returns it. `options` are options of llmd, with underscores in their names: ctx_size=8192.
+    `program` is the command that runs llmd, by default the one beside this interpreter.
+    """
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    return Server([str(Path(sys.executable).parent / "llmd"), f"--model={model}", *flags], directory, "/ready")
+    command = program or [str(Path(sys.executable).parent / "llmd")]
+    return Server([*command, f"--model={model}", *flags], directory, "/ready")
 
 
 def free_port() -> int:

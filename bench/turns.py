@@ -30,7 +30,7 @@ from typing import Any
 from . import peer, turn_model
 from .abuse import delays, longest_ms
 from .client import TIMEOUT_S, RefusedError
-from .daemon import Server
+from .daemon import Server, daemon
 from .report import OURS, Figure, Report
 from .turn_conversation import Conversation
 
@@ -86,19 +86,11 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _ours(path: str, family: str, stages: Path) -> Server:
-    directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
-    root = Path(directory.name)
-    given = {
-        "model": path,
-        "port": 0,
-        "socket": root / "socket",
-        "state_dir": root / "state",
-        "ctx_size": turn_model.N_CTX,
-        "max_sessions": AGENTS + 2,
-        "chat_template_file": turn_model.template_of(family),
-    }
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    return Server([sys.executable, "-m", "bench.turn_stages", str(stages), *flags], directory, "/ready")
+    program = [sys.executable, "-m", "bench.turn_stages", str(stages)]
+    template = turn_model.template_of(family)
+    return daemon(
+        path, program=program, ctx_size=turn_model.N_CTX, max_sessions=AGENTS + 2, chat_template_file=template
+    )
 
 
 class _Stages:
