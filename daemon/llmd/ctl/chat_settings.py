@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
-from contextlib import suppress
 
 from llmd.core.sampling_table import SAMPLING, SamplingParameter
 from llmd.ctl import text
@@ -37,19 +36,25 @@ def parse(name: str, word: str) -> float | None:
         value: float = row.kind(word)
     except ValueError:
         value = math.nan
-    if not row.low <= value <= row.high:  # NaN is in no range
+    if not _allows(row, value):
         raise SettingRefused(f"{name} cannot be {word}: it must be {_range(row)}, or {DEFAULT}")
     return value
 
 
 def usable(settings: Mapping[str, object]) -> dict[str, float]:
     """Returns those settings of a stored conversation that /set would accept."""
-    found: dict[str, float] = {}
-    for name, value in settings.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            with suppress(SettingRefused):
-                found[name] = parse(name, str(value)) or 0
-    return found
+    return {
+        name: value
+        for name, value in settings.items()
+        if name in PARAMETERS
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and _allows(PARAMETERS[name], value)
+    }
+
+
+def _allows(row: SamplingParameter, value: float) -> bool:
+    return row.low <= value <= row.high and (row.kind is float or isinstance(value, int))  # NaN is in no range
 
 
 def describe(name: str, settings: Mapping[str, float]) -> str:

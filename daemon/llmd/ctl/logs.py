@@ -53,7 +53,7 @@ class Place:
     """The file behind standard error, as in /proc. None if this user may not know it."""
 
     @property
-    def is_socket(self) -> bool:
+    def may_be_journal(self) -> bool:
         """True if standard error can be a socket of the journal. A service can also write its log elsewhere."""
         return self.target is None or self.target.startswith("socket:")
 
@@ -89,7 +89,7 @@ def run(context: Context) -> int:
         context.say({"pid": None, "log": None}, lambda: sentences)
         return EXIT_ABSENT
     place = place_of(pid) if isinstance(pid, int) else None
-    if place is not None and place.unit is not None and place.is_socket:
+    if place is not None and place.unit is not None and place.may_be_journal:
         return read_journal(context, place.unit)
     context.say({"pid": pid, "log": place and place.target}, lambda: where(pid, place))
     return EXIT_OK
