@@ -356,6 +356,14 @@ run_c_test() {
     fi
 }
 
+# run_quantized_tests DIRECTORY: what a model remembers, with quantized keys and values.
+run_quantized_tests() {
+    local -a only
+    read -r -d '' -a only < <(printf -- '--only %s\n' "${KV_TESTS[@]}") || true
+    LLMD_TEST_KV_TYPE=q8_0 run_c_tests "$1" "${only[@]}"
+}
+
+KV_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_model_llama_pages test_model_llama_shared test_pool)
 DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_pool test_offload test_device_full)
 
 # run_device_tests DIRECTORY DEVICE: what a model remembers, with all layers on the device whose name has this part.
@@ -466,6 +474,7 @@ verb_test() {
     locked prepare_test
     device=$(test_device)
     run_c_tests "$native"
+    run_quantized_tests "$native"
     LLMD_TEST_EXACT=1 run_c_tests "$BUILD/$exact"
     local -x LLMD_TEST_EXACT_VARIANT=${LLMD_TEST_EXACT_VARIANT:-$exact}
     [ -z "$device" ] || run_device_tests "$native" "$device"

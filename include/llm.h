@@ -116,9 +116,12 @@ typedef struct llm_engine_options {
     /* Tokens that one branch can hold. 0 stands for the context length of the model's training, at most 131072 (8192 on
      * a GPU). If kv_bytes_max is too small for this number, the branch can hold fewer tokens. */
     uint32_t n_ctx;
-    uint32_t n_sessions;       /* slots for branches of named sessions, >= 1 */
-    uint32_t n_scratch;        /* slots for scratch branches, >= 1 */
-    uint64_t kv_bytes_max;     /* bytes of the KV cache for all sessions. 0 means a fraction of free memory */
+    uint32_t n_sessions;   /* slots for branches of named sessions, >= 1 */
+    uint32_t n_scratch;    /* slots for scratch branches, >= 1 */
+    uint64_t kv_bytes_max; /* bytes of the KV cache for all sessions. 0 means a fraction of free memory */
+    /* llm_kv_type. A saved state of another type is not used. LLM_INVALID if the model cannot store its keys and values
+     * in this type */
+    uint32_t kv_type;
     uint32_t capacity_policy;  /* llm_policy */
     uint32_t n_parked_max;     /* policy park: entries beyond the slots, for parked branches. 0 means 64 */
     uint32_t branches_max;     /* maximum number of branches of a session. 0 means 3 */
@@ -210,6 +213,8 @@ typedef struct llm_sampling {
     X(uint64_t, model_bytes, "bytes of the weights")                                                                   \
     X(uint64_t, host_bytes, "bytes of the weights that are not on the GPU, if there is a GPU")                         \
     X(uint64_t, state_bytes, "most bytes of KV cache and recurrent state")                                             \
+    X(uint64_t, kv_token_bytes,                                                                                        \
+      "bytes of KV cache of a token, except in layers with a sliding window; 0: no KV cache")                          \
     X(uint32_t, token_bytes_max, "bytes of the longest token: a text of n bytes has at least n / this tokens")         \
     X(uint32_t, n_embedding, "dimensions of an embedding; 0: the model makes none")                                    \
     X(uint32_t, n_embedding_tokens, "most tokens of a text to embed")                                                  \
@@ -226,7 +231,8 @@ typedef struct llm_sampling {
 typedef struct llm_info {
     LLM_MODEL_FACT_TABLE(LLM_MODEL_FACT_MEMBER)
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
-    uint32_t memory; /* llm_memory */
+    uint32_t memory;  /* llm_memory */
+    uint32_t kv_type; /* llm_kv_type */
     uint32_t has_chat_template;
     /* slots for named branches. n_sessions, n_scratch, n_entries and n_pins_max are 0 for an embedding-only model */
     uint32_t n_sessions;

@@ -91,6 +91,11 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
+/* The type of the keys and values in the KV cache. */
+#define LLM_KV_TYPE_TABLE(X)                                                                                           \
+    X(F16, 0, "f16", "Floating point numbers of 16 bits.")                                                             \
+    X(Q8_0, 1, "q8_0", "Integers of 8 bits, with a scale for each 32 of them: 34 bytes instead of 64.")
+
 /* Samplers that narrow the choice of a token. By default, the samplers up to LLM_SAMPLER_USUAL_LAST run, in the order
  * of the table. The others run only if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
@@ -136,6 +141,7 @@
 #define LLM_PLACE_ENUM(name, number, word, text) LLM_PLACE_##name = number,
 #define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
 #define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
+#define LLM_KV_TYPE_ENUM(name, number, word, text) LLM_KV_##name = number,
 #define LLM_SAMPLER_ENUM(name, number, word, text) LLM_SAMPLER_##name = number,
 #define LLM_JSON_ENUM(name, number, word, text) LLM_JSON_##name = number,
 
@@ -146,6 +152,7 @@ typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state
 typedef enum llm_place { LLM_PLACE_TABLE(LLM_PLACE_ENUM) LLM_PLACE_N } llm_place;
 typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
 typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
+typedef enum llm_kv_type { LLM_KV_TYPE_TABLE(LLM_KV_TYPE_ENUM) LLM_KV_TYPE_N } llm_kv_type;
 typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM) LLM_SAMPLER_N } llm_sampler;
 enum { LLM_SAMPLER_USUAL_LAST = LLM_SAMPLER_TEMPERATURE };
 typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
@@ -161,6 +168,7 @@ typedef enum llm_vocabulary {
     LLM_SAMPLERS,
     LLM_JSON_VERDICTS,
     LLM_PLACES,
+    LLM_KV_TYPES,
 } llm_vocabulary;
 
 /* Return the word and the sentence of a number. If the vocabulary has no such number, the word is "unknown", and the

@@ -45,6 +45,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "threads": ("4", 4),
     "gpu_layers": ("12", 12),
     "kv_memory": ("2GiB", 2 << 30),
+    "kv_type": ("q8_0", "q8_0"),
     "oversize": ("allow", "allow"),
     "gap_target_ms": ("50", 50),
     "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
@@ -74,6 +75,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "log_format": ("xml",),
     "otel_endpoint": ("localhost:4318", "http://", "grpc://a:4317", "http://a b", "http://a/?x=1", "a.example"),
     "gpu_layers": ("-2",),
+    "kv_type": ("", "Q8_0", "q4_0", "f32", "bf16"),
     "oversize": ("", "yes"),
     "allowed_origins": (
         "localhost", "localhost:3000", "http://localhost:*", "http://*.example", "http://a.example/app",

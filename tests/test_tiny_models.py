@@ -34,6 +34,7 @@ ARCHITECTURES = {
     "tiny-embed-last": "qwen3",
     "tiny-embed-mean": "qwen3",
     "tiny-dense-q8": "qwen3",
+    "tiny-odd-heads": "qwen3",
     "tiny-experts": "qwen3moe",
     "tiny-experts-q8": "qwen3moe",
     "tiny-hybrid-q8": "qwen35",

@@ -247,7 +247,8 @@ def _unreadable_template(config: Config, why: str) -> StartError:
 
 
 # Maps fields of EngineOptions to the options of llmd that set them. Only the engine can check these fields.
-_OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
+_OPTIONS = {name: name for name in ("model", "kv_type", "state_dir")}
+_OPTIONS |= {"n_ctx": "ctx_size", "chat_template": "chat_template_file"}
 
 
 def _blamed(config: Config, field: str, message: str) -> StartError:
@@ -328,6 +329,7 @@ def _announce(state: State, listeners: Listeners) -> None:
             threads=info.n_threads,
             context=info.n_ctx,
             kv_memory=info.state_bytes,
+            kv_type=info.kv_type,
             sessions=info.n_sessions,
             addresses=" ".join(listeners.addresses()),
         ),

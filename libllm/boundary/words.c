@@ -16,13 +16,14 @@ typedef struct word {
 #define PLACE_ROW(name, number, word, text) {LLM_PLACES, number, word, text},
 #define MEMORY_ROW(name, number, word, text) {LLM_MEMORIES, number, word, text},
 #define POLICY_ROW(name, number, word, text) {LLM_POLICIES, number, word, text},
+#define KV_TYPE_ROW(name, number, word, text) {LLM_KV_TYPES, number, word, text},
 #define SAMPLER_ROW(name, number, word, text) {LLM_SAMPLERS, number, word, text},
 #define JSON_ROW(name, number, word, text) {LLM_JSON_VERDICTS, number, word, text},
 
 static const word words[] = {LLM_STATUS_TABLE(STATUS_ROW) LLM_REASON_TABLE(REASON_ROW) LLM_OUTCOME_TABLE(OUTCOME_ROW)
                                  LLM_STATE_TABLE(STATE_ROW) LLM_MEMORY_TABLE(MEMORY_ROW) LLM_POLICY_TABLE(POLICY_ROW)
-                                     LLM_SAMPLER_TABLE(SAMPLER_ROW) LLM_JSON_TABLE(JSON_ROW)
-                                         LLM_PLACE_TABLE(PLACE_ROW)};
+                                     LLM_SAMPLER_TABLE(SAMPLER_ROW) LLM_JSON_TABLE(JSON_ROW) LLM_PLACE_TABLE(PLACE_ROW)
+                                         LLM_KV_TYPE_TABLE(KV_TYPE_ROW)};
 
 static const word *find(llm_vocabulary vocabulary, int number)
 {

@@ -60,6 +60,9 @@ static int check_options(const llm_engine_options *o, char *error, size_t error_
     if (o->capacity_policy >= LLM_POLICY_N) {
         return fail(error, error_bytes, LLM_INVALID, "capacity_policy: %u is not a policy", o->capacity_policy);
     }
+    if (o->kv_type >= LLM_KV_TYPE_N) {
+        return fail(error, error_bytes, LLM_INVALID, "kv_type: %u is not a type of keys and values", o->kv_type);
+    }
     if (o->n_batch != 0 && (o->n_batch < N_BATCH_MIN || o->n_batch > 65536)) {
         return fail(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);
     }
@@ -80,6 +83,7 @@ static int open_model(llm_engine *e, const llm_engine_options *o, char *error, s
         .n_seq = n_seq,
         .n_batch = n_batch,
         .kv_bytes_max = o->kv_bytes_max,
+        .kv_type = (llm_kv_type)o->kv_type,
         .n_threads = o->n_threads,
         .n_gpu_layers = o->n_gpu_layers,
         .exact = o->exact != 0,
@@ -416,6 +420,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
     const bool has_sessions = m->memory != LLM_MEMORY_NONE;
     *out = (llm_info){
         .memory = m->memory,
+        .kv_type = m->kv_type,
         .has_chat_template = chat_has_template(engine->chat) != 0,
         .n_sessions = has_sessions ? engine->table.options.n_named : 0,
         .n_scratch = has_sessions ? engine->table.options.n_scratch : 0,

@@ -38,7 +38,8 @@ typedef struct model_options {
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
     uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences. 0 means a fraction of the free memory */
-    int32_t n_threads;     /* 0 means that model_open measures which number is fastest */
+    llm_kv_type kv_type;
+    int32_t n_threads; /* 0 means that model_open measures which number is fastest */
     int32_t n_gpu_layers;
     bool exact;
     bool allow_oversize;
@@ -65,6 +66,7 @@ typedef struct model_info {
     LLM_MODEL_FACT_TABLE(LLM_MODEL_FACT_MEMBER)
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     llm_memory memory;
+    llm_kv_type kv_type;
     uint32_t n_seq;
     uint32_t n_outputs_max; /* most rows of logits of one decode call: one per sequence, and MODEL_OUTPUTS_BESIDE
                              * more */

@@ -280,10 +280,11 @@ static void leave_waiting(adoption *a, branch_table *table, candidate *c, uint32
 static void complain_of_layout(const adoption *a, branch_table *table)
 {
     const char *of_them = a->n_other_geometry == 1 ? "its" : "their";
-    store_complain(table->store,
-                   "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
-                   "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and prefilled at %s next use",
-                   a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
+    store_complain(
+        table->store,
+        "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
+        "--kv-memory, --kv-type, free memory, or another llama.cpp): %s tokens are kept and prefilled at %s next use",
+        a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
 }
 
 void adoption_open(adoption *a, branch_table *table)

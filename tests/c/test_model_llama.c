@@ -19,8 +19,13 @@ static void test_facts(void)
     CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.n_cells == UINT32_MAX));
     CHECK(m->info.n_cells >= N_CTX);
     CHECK((strstr(current->file, "window") != NULL) == (m->info.n_window > 0));
-    /* Without flash attention a cell is no row of V. The indexer reads all cells of a stream. */
-    CHECK_INT(m->info.shares_cells, !is_exact && (!picks_tokens() || device != NULL));
+    /* Without flash attention a cell is no row of V. The indexer, and attention to quantized cells, read all cells of a
+     * stream. */
+    const bool has_streams = attends_only() && device == NULL;
+    const bool reads_streams = picks_tokens() || kv_type != LLM_KV_F16;
+    CHECK_INT(m->info.shares_cells, !is_exact && !(has_streams && reads_streams));
+    CHECK_INT(m->info.kv_type, kv_type);
+    CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.kv_token_bytes == 0));
     CHECK_INT(m->info.mixed_calls, mixes_calls(m));
     CHECK_INT(m->info.n_stoppable, device != NULL ? 0 : stoppable_on_the_host());
     CHECK(m->info.name[0] != '\0' && m->info.arch[0] != '\0' && m->info.description[0] != '\0');
@@ -694,6 +699,59 @@ static void test_bad_options_are_explained(void)
     check_refused(path, o, LLM_INVALID, "n_seq");
 }
 
+static void test_a_type_of_keys_that_a_model_cannot_have_is_refused(void)
+{
+    static const char *const refused[][2] = {
+        {"tiny-recurrent.gguf", "no KV cache"},   {"tiny-bert.gguf", "no KV cache"},
+        {"tiny-latent.gguf", "latent attention"}, {"tiny-indexed.gguf", "latent attention"},
+        {"tiny-sparse.gguf", "an indexer"},       {"tiny-odd-heads.gguf", "have 48 values"},
+    };
+    char path[512];
+    model_options o = usual(NULL);
+    o.exact = false;
+    o.kv_type = LLM_KV_Q8_0;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        path_of(refused[i][0], path, sizeof path);
+        o.n_gpu_layers = 0;
+        check_refused(path, o, LLM_INVALID, refused[i][1]);
+        check_refused(path, o, LLM_INVALID, "kv_type is q8_0, but ");
+        check_refused(path, o, LLM_INVALID, "set --kv-type f16");
+    }
+    o.exact = true;
+    path_of("tiny-dense.gguf", path, sizeof path);
+    check_refused(path, o, LLM_INVALID, "exact configuration");
+}
+
+/* Half the bytes of a token, and a little for the scales: 34 instead of 64 for each 32 values. */
+static void test_quantized_keys_take_half_the_memory(void)
+{
+    static const char *const files[] = {"tiny-dense.gguf", "tiny-window.gguf", "tiny-hybrid.gguf", "tiny-granite.gguf"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[512];
+        model *plain = NULL, *quantized = NULL;
+        path_of(files[i], path, sizeof path);
+        model_options o = usual(NULL);
+        o.exact = false;
+        o.kv_type = LLM_KV_F16;
+        CHECK_INT(model_open(path, &o, &plain, NULL, 0), LLM_OK);
+        o.kv_type = LLM_KV_Q8_0;
+        CHECK_INT(model_open(path, &o, &quantized, NULL, 0), LLM_OK);
+        CHECK_INT(64 * quantized->info.kv_token_bytes, 34 * plain->info.kv_token_bytes);
+        CHECK(memcmp(plain->info.identity, quantized->info.identity, 16) == 0);
+        CHECK(memcmp(plain->info.geometry, quantized->info.geometry, 16) != 0);
+        CHECK_INT(feed(plain, 0, 1, 0, 128, 64), MODEL_OK);
+        CHECK_INT(feed(quantized, 0, 1, 0, 128, 64), MODEL_OK);
+        const uint64_t grown =
+            quantized->ops->sequence_bytes(quantized, 128) - quantized->ops->sequence_bytes(quantized, 64);
+        CHECK_INT(grown % quantized->info.kv_token_bytes, 0);
+        CHECK(quantized->ops->used_bytes(quantized) < plain->ops->used_bytes(plain));
+        CHECK(quantized->ops->state_bytes(quantized, 0, MODEL_STATE_FULL) <
+              plain->ops->state_bytes(plain, 0, MODEL_STATE_FULL));
+        plain->ops->close(plain);
+        quantized->ops->close(quantized);
+    }
+}
+
 /* The identity is the file's alone; the geometry of a state is that of its memory. Where sequences have streams of their
  * own, their number counts, too. */
 static void test_identity_and_geometry(void)
@@ -703,6 +761,7 @@ static void test_identity_and_geometry(void)
     path_of("tiny-dense.gguf", path, sizeof path);
     model_options o = usual(NULL);
     o.exact = true;
+    o.kv_type = LLM_KV_F16;
     CHECK_INT(model_open(path, &o, &a, NULL, 0), LLM_OK);
     o.n_ctx = 256;
     CHECK_INT(model_open(path, &o, &b, NULL, 0), LLM_OK);
@@ -750,6 +809,8 @@ int main(void)
         RUN(test_the_size_of_an_unknown_model_is_counted);
         RUN(test_bad_options_are_explained);
         RUN(test_identity_and_geometry);
+        RUN(test_a_type_of_keys_that_a_model_cannot_have_is_refused);
+        RUN(test_quantized_keys_take_half_the_memory);
     }
     return CHECK_RESULT();
 }

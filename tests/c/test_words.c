@@ -7,7 +7,7 @@
 
 static bool is_word(const char *word)
 {
-    return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz_") == strlen(word);
+    return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(word);
 }
 
 static void check_vocabulary(llm_vocabulary vocabulary, int first, int n)
@@ -37,6 +37,7 @@ static void every_number_has_its_own_word(void)
     check_vocabulary(LLM_POLICIES, 0, LLM_POLICY_N);
     check_vocabulary(LLM_SAMPLERS, 1, LLM_SAMPLER_N);
     check_vocabulary(LLM_PLACES, 0, LLM_PLACE_N);
+    check_vocabulary(LLM_KV_TYPES, 0, LLM_KV_TYPE_N);
 }
 
 /* Numbers are on the wire and in segments: a table that is reordered must fail here. */

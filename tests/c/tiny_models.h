@@ -1,6 +1,6 @@
 /* tiny_models.h: driving the tiny generated models through model.h. LLMD_TEST_MODELS names their folder. In the build whose
  * arithmetic does not depend on batch shapes (LLMD_TEST_EXACT=1) logits must be equal to the bit, otherwise within a
- * bound. LLMD_TEST_DEVICE, part of a device's name, has all layers put on it: then the same must hold there. */
+ * bound. LLMD_TEST_KV_TYPE is the type of keys and values; a model that refuses it is left out. LLMD_TEST_DEVICE, part of a device's name, has all layers put on it: then the same must hold there. */
 #ifndef TINY_MODELS_H
 #define TINY_MODELS_H
 
@@ -15,6 +15,7 @@ enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
 static const char *models;
 static bool is_exact;
 static const char *device; /* NULL: the CPU */
+static llm_kv_type kv_type;
 
 typedef struct subject {
     const char *file;
@@ -43,6 +44,7 @@ static inline model_options usual(const char *path)
     model_options o = {
         .path = path, .n_ctx = N_CTX, .n_seq = N_SEQ, .n_batch = N_BATCH, .n_threads = 1, .exact = is_exact};
     o.n_gpu_layers = device != NULL ? -1 : 0;
+    o.kv_type = kv_type;
     return o;
 }
 
@@ -197,12 +199,30 @@ static inline bool mixes_calls(const model *m)
            (strcmp(m->info.arch, "qwen35") == 0 && !llama_supports_gpu_offload());
 }
 
+/* Whether the model can have quantized keys and values: not without any, nor with compressed ones, nor with an indexer. */
+static inline bool can_be_quantized(void)
+{
+    return current->memory != LLM_MEMORY_RECURRENT && strstr(current->file, "latent") == NULL && !picks_tokens();
+}
+
+/* Sets kv_type to what LLMD_TEST_KV_TYPE names, or to f16. */
+static inline void read_kv_type(void)
+{
+    const char *word = getenv("LLMD_TEST_KV_TYPE");
+    kv_type = LLM_KV_F16;
+    while (word != NULL && kv_type < LLM_KV_TYPE_N && strcmp(word, llm_word(LLM_KV_TYPES, (int)kv_type)) != 0) {
+        kv_type++;
+    }
+    CHECK(kv_type < LLM_KV_TYPE_N);
+}
+
 /* Runs `tests` for every model, or says that there are none. */
 static inline void for_each_model(void (*tests)(void))
 {
     models = getenv("LLMD_TEST_MODELS");
     is_exact = getenv("LLMD_TEST_EXACT") != NULL;
     device = getenv("LLMD_TEST_DEVICE");
+    read_kv_type();
     if (models == NULL) {
         printf("SKIPPED: LLMD_TEST_MODELS does not name a folder with the tiny models (python -m tools.tiny_models "
                "makes it)\n");
@@ -212,6 +232,9 @@ static inline void for_each_model(void (*tests)(void))
         current = &subjects[i];
         if (device != NULL && strcmp(current->file, "tiny-sparse.gguf") == 0) {
             continue; /* refused there */
+        }
+        if (kv_type != LLM_KV_F16 && !can_be_quantized()) {
+            continue;
         }
         printf("%s\n", current->file);
         tests();

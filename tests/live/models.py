@@ -24,6 +24,9 @@ TINY = (
     "hybrid-q8",
 )
 
+QUANTIZABLE = ("dense", "window", "hybrid", "granite", "hybrid-window", "dense-q8", "hybrid-q8")
+"""Models whose keys and values can be quantized."""
+
 
 def model_path(name: str) -> str:
     path = MODELS / f"tiny-{name}.gguf"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import llmd
-from tests.live.models import ROOT, TINY, model_path
+from tests.live.models import QUANTIZABLE, ROOT, TINY, model_path
 
 N_HISTORY, N_HISTORY_TURNED = 150, 700
 """The second number is long enough that cells of sliding windows have been overwritten."""
@@ -48,13 +48,13 @@ EXACT = os.environ.get("LLMD_TEST_EXACT_VARIANT", "exact")
 """`./build.sh test-processors` sets another processor's build."""
 
 
-def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
+def measured(variant: str, name: str, n_history: int, kv_type: str = "f16") -> dict[str, Any]:
     if not (Path(llmd.__file__).parent / "_native" / variant).exists():
         pytest.skip(f"the {variant} build of the native library is missing; make it with: ./build.sh test")
     environment = {**os.environ, "LLMD_LIBLLM_VARIANT": variant, "GGML_CPU_TILED_MM": "0"}
     if variant == EXACT:
         environment.pop("LLMD_TEST_DEVICE", None)  # the exact build is only for the CPU
-    arguments = [sys.executable, "-m", "tests.live.warm_logits", model_path(name), str(n_history)]
+    arguments = [sys.executable, "-m", "tests.live.warm_logits", model_path(name), str(n_history), kv_type]
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout)
@@ -79,6 +79,14 @@ def test_to_the_bit_where_a_window_was_overwritten() -> None:
 @pytest.mark.parametrize("name", TINY)
 def test_within_the_bound_in_production(name: str) -> None:
     found = measured(os.environ.get("LLMD_LIBLLM_VARIANT", "native"), name, N_HISTORY)
+    bound = PRODUCTION_DIFF_MAX_Q8 if name.endswith("-q8") else PRODUCTION_DIFF_MAX
+    assert {step: found[step]["diff"] for step in STEPS if found[step]["diff"] > bound} == {}
+    assert found["control"]["diff"] > 5 * bound and found["long control"]["diff"] > 2 * bound
+
+
+@pytest.mark.parametrize("name", QUANTIZABLE)
+def test_within_the_bound_with_quantized_keys(name: str) -> None:
+    found = measured(os.environ.get("LLMD_LIBLLM_VARIANT", "native"), name, N_HISTORY, "q8_0")
     bound = PRODUCTION_DIFF_MAX_Q8 if name.endswith("-q8") else PRODUCTION_DIFF_MAX
     assert {step: found[step]["diff"] for step in STEPS if found[step]["diff"] > bound} == {}
     assert found["control"]["diff"] > 5 * bound and found["long control"]["diff"] > 2 * bound

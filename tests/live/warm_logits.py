@@ -1,7 +1,8 @@
 """Measures, for one GGUF file in this process, how far a warm session's logits are from a new session's, step by step.
 
-``python -m tests.live.warm_logits MODEL N_HISTORY`` prints a JSON object: step → {reason, reused, diff, is_equal}. It
-is a separate program because a process can load only one build of the library. LLMD_LIBLLM_VARIANT selects the build.
+``python -m tests.live.warm_logits MODEL N_HISTORY KV_TYPE`` prints a JSON object:
+step → {reason, reused, diff, is_equal}. It is a separate program because a process can load only one build of the
+library. LLMD_LIBLLM_VARIANT selects the build.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmd.engine.native import GenerateFlag, Status, text_of
+from llmd.engine.native import KV_TYPE_WORDS, GenerateFlag, Status, text_of
 from llmd.engine.wire import ALL_TOKENS, Fork, Load, Park, Save
 from tests.live.logits import prefill
 from tests.storm.engine import DEVICE, Engine, Places, serving_engine
 
 IS_EXACT = os.environ.get("LLMD_LIBLLM_VARIANT", "").startswith("exact")
-PLACES = Places(n_sessions=4, n_scratch=1, n_ctx=1024, timelines=1, exact=IS_EXACT)
+PLACES = Places(
+    n_sessions=4, n_scratch=1, n_ctx=1024, timelines=1, exact=IS_EXACT, kv_type=KV_TYPE_WORDS.index(sys.argv[3])
+)
 ON_DISK = {"parked_bytes": 1}
 N_WORDS = 1000
 

@@ -84,6 +84,7 @@ class Places:
     exact: bool = False
     state_dir: Path | None = None
     table_name: str = ""
+    kv_type: int = 0
     threads: int = 1
     extra: dict[str, int] = field(default_factory=dict)
 
@@ -103,6 +104,7 @@ def open_engine(model: str, places: Places) -> Any:
     options.n_parked_max, options.parked_bytes_max = places.parked_max, places.parked_bytes
     options.checkpoint_bytes_max, options.checkpoint_every = places.checkpoint_bytes, places.checkpoint_every
     options.branches_max, options.exact, options.n_threads = places.timelines, places.exact, places.threads
+    options.kv_type = places.kv_type
     options.n_gpu_layers = -1 if DEVICE and not places.exact else 0
     for name, number in places.extra.items():
         setattr(options, name, number)

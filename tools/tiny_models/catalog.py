@@ -30,6 +30,7 @@ class Recipe:
 TINY_HEADS = Heads(n=2, n_kv=1, size=64)
 TINY_MAMBA = Mamba2(n_heads=8, d_inner=256, d_state=128)
 TINY_DENSE = Dense(n_embd=128, n_layers=4, n_ff=384, heads=Heads(n=4, n_kv=2, size=64))
+TINY_ODD_HEADS = replace(TINY_DENSE, heads=Heads(n=4, n_kv=2, size=48))
 TINY_EXPERTS = replace(TINY_DENSE, n_ff=128, experts=Experts(n=8, n_used=2))
 MEAN, CLS, LAST, RANK = 1, 2, 3, 4
 TINY_WINDOW = Window(n_embd=128, n_layers=6, n_ff=256, heads=TINY_HEADS, n_window=64)
@@ -144,6 +145,11 @@ TINY: tuple[Recipe, ...] = (
         "tiny-experts in Q8_0",
         lambda t: dense.plan(TINY_EXPERTS, "experts", t),
         quantized=True,
+    ),
+    Recipe(
+        "tiny-odd-heads",
+        "tiny-dense whose heads have 48 values, no multiple of 32",
+        lambda t: dense.plan(TINY_ODD_HEADS, "dense", t),
     ),
     Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
 )

@@ -143,6 +143,7 @@ def model(raw: Json) -> str:
         ("description", text.scalar(meta.get("description"))),
         ("architecture", text.scalar(meta.get("architecture"))),
         ("memory", text.scalar(meta.get("memory"))),
+        ("KV cache", _kv_cache(meta)),
         ("context", f"{text.count(meta.get('n_ctx', 0))} tokens (trained for {trained})"),
         ("vocabulary", text.count(meta.get("n_vocab", 0))),
         ("parameters", text.count(meta.get("n_params", 0))),
@@ -159,6 +160,11 @@ def model(raw: Json) -> str:
 def _size(meta: Json) -> str:
     size, on_host = text.size(meta.get("size", 0)), meta.get("host_bytes", 0)
     return f"{size}, {text.size(on_host)} of it in host memory, used by the CPU" if on_host else size
+
+
+def _kv_cache(meta: Json) -> str:
+    n_bytes = meta.get("kv_token_bytes", 0)
+    return f"{text.scalar(meta.get('kv_type'))}, {text.count(n_bytes)} bytes per token" if n_bytes else "none"
 
 
 def _sampling(recommended: Json) -> str:

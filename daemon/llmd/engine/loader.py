@@ -149,6 +149,7 @@ def engine_options(config: Config) -> EngineOptions:
         n_sessions=config.max_sessions,
         n_scratch=config.scratch_sessions,
         kv_bytes_max=config.kv_memory,
+        kv_type=config.kv_type,
         capacity_policy=config.capacity_policy,
         n_parked_max=config.max_parked,
         branches_max=config.session_timelines,

@@ -125,6 +125,7 @@ STATE_WORDS, _ = vocabulary(lib.LLM_STATES, lib.LLM_STATE_N)
 PLACE_WORDS, _ = vocabulary(lib.LLM_PLACES, lib.LLM_PLACE_N)
 MEMORY_WORDS, _ = vocabulary(lib.LLM_MEMORIES, lib.LLM_MEMORY_N)
 POLICY_WORDS, _ = vocabulary(lib.LLM_POLICIES, lib.LLM_POLICY_N)
+KV_TYPE_WORDS, _ = vocabulary(lib.LLM_KV_TYPES, lib.LLM_KV_TYPE_N)
 SAMPLER_WORDS, _ = vocabulary(lib.LLM_SAMPLERS, lib.LLM_SAMPLER_N)
 JSON_WORDS, JSON_TEXTS = vocabulary(lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.sampling_table import SamplingDefaults
 from .native import (
+    KV_TYPE_WORDS,
     MEMORY_WORDS,
     POLICY_WORDS,
     SAVED_MAX,
@@ -46,6 +47,7 @@ class EngineOptions:
     n_sessions: int = 8
     n_scratch: int = 2
     kv_bytes_max: int = 0
+    kv_type: str = "f16"
     capacity_policy: str = "park"
     n_parked_max: int = 0
     branches_max: int = 0
@@ -64,7 +66,8 @@ class EngineOptions:
 
 
 _NUMBERS = tuple(field.name for field in fields(EngineOptions) if field.type in ("int", "bool"))
-_TEXTS = tuple(field.name for field in fields(EngineOptions) if field.name not in (*_NUMBERS, "capacity_policy"))
+_WORDS = {"capacity_policy": POLICY_WORDS, "kv_type": KV_TYPE_WORDS}
+_TEXTS = tuple(field.name for field in fields(EngineOptions) if field.name not in (*_NUMBERS, *_WORDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,10 @@ class EngineInfo:
     host_bytes: int
     """Bytes of the weights with which the CPU computes although the engine uses a GPU. They stay in host memory."""
     state_bytes: int
+    kv_type: str
+    """Type of the keys and values in the KV cache."""
+    kv_token_bytes: int
+    """Bytes of KV cache that a token takes, except in layers with a sliding window. 0 if the model has no KV cache."""
     token_bytes_max: int
     """Size of the longest text that one token stands for."""
     n_embedding: int
@@ -135,7 +142,8 @@ def open_engine(options: EngineOptions) -> Any:
     raw = ffi.new("llm_engine_options *", strings)
     for field in _NUMBERS:
         setattr(raw, field, getattr(options, field))
-    raw.capacity_policy = POLICY_WORDS.index(options.capacity_policy)
+    for field, words in _WORDS.items():
+        setattr(raw, field, words.index(getattr(options, field)))
     out = ffi.new("llm_engine **")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
@@ -159,10 +167,10 @@ def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
 
 def _field_of(message: str, status: int) -> str:
     """Returns the field of EngineOptions whose value caused an error of libllm, or "". If the field is a
-    number or the state directory, libllm's message begins with the field's name or with "state directory".
+    number, a word or the state directory, libllm's message begins with the field's name or with "state directory".
     """
     first = message.split(maxsplit=1)[0].rstrip(":")
-    if first in _NUMBERS:
+    if first in (*_NUMBERS, *_WORDS):
         return first
     if message.startswith("state directory "):
         return "state_dir"
@@ -204,7 +212,13 @@ def start_engine(pointer: Any) -> None:
 def info_of(pointer: Any) -> EngineInfo:
     raw = ffi.new("llm_info *")
     lib.llm_engine_info(pointer, raw)
-    return copied(raw, EngineInfo, memory=MEMORY_WORDS[raw.memory], sampling=_sampling_defaults(raw.sampling_default))
+    return copied(
+        raw,
+        EngineInfo,
+        memory=MEMORY_WORDS[raw.memory],
+        kv_type=KV_TYPE_WORDS[raw.kv_type],
+        sampling=_sampling_defaults(raw.sampling_default),
+    )
 
 
 @dataclass(frozen=True, slots=True)

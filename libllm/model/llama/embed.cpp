@@ -110,7 +110,8 @@ bool has_memory(const model_llama *m)
     }
     const uint64_t n_tokens = m->info.n_embedding_tokens;
     const uint64_t n_outputs = is_stepwise(m) ? TEXTS_MAX : n_tokens;
-    const uint64_t cell_bytes = m->cost.of(1);
+    /* the keys and values of an embedding context are f16, at most twice the bytes of another type */
+    const uint64_t cell_bytes = m->cost.of(1) * (m->info.kv_type == LLM_KV_F16 ? 1 : 2);
     const uint64_t needed = n_tokens * cell_bytes + 2 * n_outputs * m->info.n_vocab * sizeof(float);
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }

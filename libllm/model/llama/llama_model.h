@@ -5,6 +5,8 @@
  *   undo.cpp         restores sequences after a decode call that was stopped or failed
  *   embed.cpp        computes embeddings of texts
  *   open.cpp         opens a model: checks and loads it, fills model_info, makes its context
+ *   metadata.cpp     reads the metadata of a loaded model
+ *   kv_type.cpp      decides whether a model can have quantized keys and values
  *   first_steps.cpp  computes steps before the first request
  *   architecture.cpp refuses models of unsupported architectures
  *   offload.cpp      chooses which weights are put on devices
@@ -282,6 +284,20 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
  * indexer is the part of a model that selects the tokens to attend to. In one pass, an indexer needs the same number of
  * tokens from each sequence. So a call with different numbers of tokens takes several passes. */
 bool model_llama_splits_calls(const char *architecture);
+
+/* ---- metadata.cpp ------------------------------------------------------------------------------------------------ */
+
+std::string model_llama_metadata(const model_llama *m, const char *key); /* returns "" if the file lacks the key */
+llm_sampling model_llama_sampling_default(const model_llama *m); /* returns the sampling parameters that the file
+                                                                  * recommends. The others are "not stated" */
+/* Returns for example "qwen3 0.6B Q8_0". llama.cpp writes "?B" instead of the size if the size is not in its table. */
+std::string model_llama_description(const model_llama *m);
+
+/* ---- kv_type.cpp ------------------------------------------------------------------------------------------------- */
+
+ggml_type model_llama_kv_type(llm_kv_type type);
+/* Returns why this model cannot have a KV cache of the type info.kv_type, and what to do, or "". */
+std::string model_llama_kv_type_trouble(const model_llama *m, bool is_exact);
 
 /* ---- vocabulary.cpp ---------------------------------------------------------------------------------------------- */
 

@@ -17,7 +17,6 @@
 
 #include "model/llama/crash.h"
 #include "model/llama/file.h"
-#include "model/llama/sampler_names.h"
 
 namespace {
 
@@ -134,44 +133,6 @@ template <size_t N> void copy_text(char (&out)[N], const std::string &text)
     out[n] = '\0';
 }
 
-std::string metadata(const model_llama *m, const char *key)
-{
-    char text[512];
-    const int32_t n = llama_model_meta_val_str(m->weights, key, text, sizeof text);
-    return n < 0 ? std::string() : std::string(text);
-}
-
-float metadata_float(const model_llama *m, llama_model_meta_key key)
-{
-    const std::string text = metadata(m, llama_model_meta_key_str(key));
-    return text.empty() ? NAN : strtof(text.c_str(), nullptr);
-}
-
-int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
-{
-    const std::string text = metadata(m, llama_model_meta_key_str(key));
-    return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
-}
-
-/* Returns the sampling parameters that the file recommends. All other parameters are "not stated". */
-llm_sampling sampling_default(const model_llama *m)
-{
-    llm_sampling s = model_sampling_unstated();
-    s.temperature = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TEMP);
-    s.top_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_P);
-    s.min_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIN_P);
-    s.repeat_penalty = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_REPEAT);
-    s.top_k = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_K);
-    s.penalty_last_n = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_LAST_N);
-    s.xtc_probability = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_XTC_PROBABILITY);
-    s.xtc_threshold = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_XTC_THRESHOLD);
-    s.mirostat = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT);
-    s.mirostat_tau = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT_TAU);
-    s.mirostat_eta = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIROSTAT_ETA);
-    s.samplers = sampler_order_of(metadata(m, llama_model_meta_key_str(LLAMA_MODEL_META_KEY_SAMPLING_SEQUENCE)));
-    return s;
-}
-
 std::string stem_of(const std::string &path)
 {
     const size_t slash = path.rfind('/');
@@ -193,7 +154,7 @@ std::string backend_of(const model_options &o)
 /* A hybrid model with a sliding window counts as hybrid: its recurrent state already makes truncating impossible. */
 llm_memory memory_of(const model_llama *m)
 {
-    if (model_llama_only_embeds(metadata(m, "general.architecture").c_str())) {
+    if (model_llama_only_embeds(model_llama_metadata(m, "general.architecture").c_str())) {
         return LLM_MEMORY_NONE;
     }
     if (llama_model_is_recurrent(m->weights)) {
@@ -233,27 +194,6 @@ uint32_t token_bytes_max(const model_llama *m)
     return static_cast<uint32_t>(longest);
 }
 
-/* Returns for example "qwen3 0.6B Q8_0". llama.cpp writes "?B" instead of the size if the size is not in its table. */
-std::string description_of(const model_llama *m)
-{
-    char text[128] = "";
-    llama_model_desc(m->weights, text, sizeof text);
-    std::string out = text;
-    const size_t unknown = out.find("?B");
-    if (unknown != std::string::npos) {
-        const double n = static_cast<double>(llama_model_n_params(m->weights));
-        snprintf(text, sizeof text,
-                 n < 1e6   ? "%.0fK"
-                 : n < 1e9 ? "%.0fM"
-                           : "%.1fB",
-                 n < 1e6   ? n / 1e3
-                 : n < 1e9 ? n / 1e6
-                           : n / 1e9);
-        out.replace(unknown, 2, text);
-    }
-    return out;
-}
-
 void fill_info(model_llama *m, const model_options &o)
 {
     model_info &info = m->info;
@@ -264,6 +204,7 @@ void fill_info(model_llama *m, const model_options &o)
     info.token_bytes_max = token_bytes_max(m);
     info.n_seq = o.n_seq;
     info.memory = memory_of(m);
+    info.kv_type = o.kv_type;
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
     const bool can_truncate = info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_NONE;
     info.checkpoint = can_truncate                          ? MODEL_CHECKPOINT_NONE
@@ -271,11 +212,11 @@ void fill_info(model_llama *m, const model_options &o)
                                                             : MODEL_CHECKPOINT_ATTACHED;
     info.n_params = llama_model_n_params(m->weights);
     info.model_bytes = llama_model_size(m->weights);
-    info.sampling_default = sampling_default(m);
-    const std::string name = metadata(m, "general.name");
+    info.sampling_default = model_llama_sampling_default(m);
+    const std::string name = model_llama_metadata(m, "general.name");
     copy_text(info.name, name.empty() ? stem_of(o.path) : name);
-    copy_text(info.arch, metadata(m, "general.architecture"));
-    copy_text(info.description, description_of(m));
+    copy_text(info.arch, model_llama_metadata(m, "general.architecture"));
+    copy_text(info.description, model_llama_description(m));
     copy_text(info.backend, backend_of(o));
     info.is_on_gpu = !gpus_of(o).empty();
 }
@@ -315,6 +256,7 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type = o.exact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    p.type_k = p.type_v = model_llama_kv_type(o.kv_type);
     p.kv_unified = is_unified;
     p.swa_full = false;
     p.embeddings = false;
@@ -405,7 +347,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
 [[noreturn]] void refuse_steps(const model_options &o)
 {
     if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
-        refuse_load(o.path);
+        refuse_load(o.path, o.kv_type == LLM_KV_F16 ? "" : " (--kv-type f16: this model may support no other type)");
     }
     throw refusal(LLM_NO_MEMORY,
                   std::string("no memory for the model ") + o.path +
@@ -454,6 +396,7 @@ void make_context(model_llama *m, const model_options &o)
     m->info.shares_cells = m->has_pool || llama_memory_is_shareable(m->memory);
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
+    m->info.kv_token_bytes = m->cost.token_bytes;
     m->info.n_threads = llama_n_threads(m->context);
     m->threads.open(m->info.n_threads);
     llama_attach_threadpool(m->context, m->threads.of_ggml(), m->threads.of_ggml());
@@ -502,8 +445,8 @@ uint32_t short_rope_tokens(const model_llama *m)
 }
 
 /* Computes identity and geometry. The geometry is a hash of everything that changes the bytes of a state, or their
- * meaning: llama.cpp's version and state format, flash attention, the encoding of positions, and the number of separate
- * streams. Flash attention decides the layout of V. In one pool, the number of sequences does not change a state. */
+ * meaning: llama.cpp's version and state format, the type of keys and values, flash attention, the encoding of positions,
+ * and the number of separate streams. Flash attention decides the layout of V. In one pool, the number of sequences does not change a state. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;
@@ -512,7 +455,8 @@ void identify(model_llama *m, const model_options &o)
     }
     const bool is_long = has_long_rope && m->context != nullptr && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
     model_llama_geometry(std::string("llama ") + llama_version() + " state " + std::to_string(LLAMA_STATE_SEQ_VERSION) +
-                             " kv f16 flash " + (o.exact ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
+                             " kv " + llm_word(LLM_KV_TYPES, o.kv_type) + " flash " + (o.exact ? "off" : "auto") +
+                             (is_long ? " rope long" : " rope short") +
                              (m->has_pool ? " unified" : " streams " + std::to_string(o.n_seq)),
                          m->info.geometry);
 }
@@ -543,6 +487,10 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     o.n_gpu_layers = place_weights(m.get(), o, n_bytes);
     load(m.get(), o);
     fill_info(m.get(), o);
+    const std::string kv_trouble = model_llama_kv_type_trouble(m.get(), o.exact);
+    if (!kv_trouble.empty()) {
+        throw refusal(LLM_INVALID, kv_trouble);
+    }
     if (m->info.memory == LLM_MEMORY_NONE) {
         make_embedder(m.get(), o);
     } else {

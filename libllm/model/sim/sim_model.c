@@ -166,7 +166,7 @@ static void identity_fill(const sim_model *m, const model_options *options, mode
     const sim_options *o = &m->options;
     const uint64_t model_facts[] = {2 /* version of the vocabulary and the state */, o->memory, o->window, o->length,
                                     m->script != NULL ? sim_script_hash(m->script) : 0};
-    const uint64_t layout_facts[] = {3, o->layout, o->state_kb, options->exact ? options->n_seq : 0};
+    const uint64_t layout_facts[] = {3, o->layout, o->state_kb, options->exact ? options->n_seq : 0, options->kv_type};
     const size_t n_facts = sizeof model_facts / sizeof *model_facts;
     hash_fill(model_facts, m->script != NULL ? n_facts : n_facts - 1, info->identity);
     hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
@@ -186,6 +186,8 @@ static void info_fill(sim_model *m, const model_options *options)
                          .n_embedding = (uint32_t)o->embed,
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
                          .memory = o->memory,
+                         .kv_type = options->kv_type,
+                         .kv_token_bytes = o->memory == LLM_MEMORY_RECURRENT ? 0 : SIM_TOKEN_BYTES,
                          .checkpoint = checkpoint_of(o->memory),
                          .shares_cells = !options->exact && o->window_cells == 0,
                          .mixed_calls = attends_only,

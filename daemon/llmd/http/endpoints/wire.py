@@ -279,6 +279,10 @@ class ModelMeta(msgspec.Struct, frozen=True):
     host_bytes: int
     """With a GPU, the bytes of the weights (`size`) that stay in host memory."""
     memory: str
+    kv_type: str
+    """Type of the keys and values in the KV cache (--kv-type)."""
+    kv_token_bytes: int
+    """Bytes of KV cache that a token takes, except in layers with a sliding window. 0 if the model has no KV cache."""
     architecture: str
     description: str
     backend: str

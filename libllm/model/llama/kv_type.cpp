@@ -1,0 +1,70 @@
+/* kv_type.cpp: decides whether a model can store its keys and values in the type that the options ask for. */
+#include "model/llama/llama_model.h"
+
+#include <cstdlib>
+
+namespace {
+
+bool is_number(const std::string &text)
+{
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+uint32_t number_of(const model_llama *m, const char *key)
+{
+    const std::string text = model_llama_metadata(m, (std::string(m->info.arch) + ".attention." + key).c_str());
+    return is_number(text) ? static_cast<uint32_t>(strtoul(text.c_str(), nullptr, 10)) : 0;
+}
+
+/* Returns the size of a head that is no multiple of the type's block, or 0 if there is none. */
+uint32_t odd_head_size(const model_llama *m, uint32_t n_block)
+{
+    for (const char *key : {"key_length", "value_length", "key_length_swa", "value_length_swa"}) {
+        const uint32_t n = number_of(m, key);
+        if (n % n_block != 0) {
+            return n;
+        }
+    }
+    const int32_t n_heads = llama_model_n_head(m->weights);
+    const uint32_t usual = n_heads > 0 ? static_cast<uint32_t>(llama_model_n_embd(m->weights) / n_heads) : 0;
+    return number_of(m, "key_length") == 0 && usual % n_block != 0 ? usual : 0;
+}
+
+/* An attention that picks tokens, or compresses keys and values to one vector, has caches that no test covers with
+ * quantized keys. */
+std::string trouble_of(const model_llama *m, ggml_type type, bool is_exact)
+{
+    if (m->info.memory == LLM_MEMORY_NONE || m->info.memory == LLM_MEMORY_RECURRENT) {
+        return "this model has no KV cache";
+    }
+    if (is_exact) {
+        return "the exact configuration computes without flash attention, which quantized values need";
+    }
+    if (number_of(m, "key_length_mla") != 0 || number_of(m, "kv_lora_rank") != 0) {
+        return "this model compresses keys and values already (latent attention, MLA)";
+    }
+    if (model_llama_splits_calls(m->info.arch)) {
+        return "an indexer of this model picks the tokens to attend to, by keys of its own";
+    }
+    const uint32_t n_block = static_cast<uint32_t>(ggml_blck_size(type));
+    const uint32_t n_odd = odd_head_size(m, n_block);
+    return n_odd == 0 ? ""
+                      : "the attention heads of this model have " + std::to_string(n_odd) +
+                            " values, which is not a multiple of " + std::to_string(n_block);
+}
+
+} // namespace
+
+ggml_type model_llama_kv_type(llm_kv_type type)
+{
+    return type == LLM_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
+}
+
+std::string model_llama_kv_type_trouble(const model_llama *m, bool is_exact)
+{
+    const ggml_type type = model_llama_kv_type(m->info.kv_type);
+    const std::string trouble = ggml_is_quantized(type) ? trouble_of(m, type, is_exact) : "";
+    return trouble.empty() ? ""
+                           : std::string("kv_type is ") + llm_word(LLM_KV_TYPES, m->info.kv_type) + ", but " + trouble +
+                                 "; set --kv-type f16";
+}
