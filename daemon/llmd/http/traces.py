@@ -192,12 +192,13 @@ class RequestTrace:
     def attributes(self) -> dict[str, Value]:
         """Returns the attributes of the span. If OpenTelemetry's conventions have a name for a fact, it is used."""
         facts, generations = self.request[FACTS], self._generations()
+        resource = self.request.match_info.route.resource
         found: dict[str, Value | None] = {
             "gen_ai.operation.name": self._operation,
             "gen_ai.provider.name": _NAME,
             "gen_ai.request.model": self._model,
             "http.request.method": self.request.method,
-            "http.route": facts.endpoint,
+            "http.route": resource.canonical if resource is not None else None,
             "http.response.status_code": self.status or None,
             "error.type": self.error or None,
             "llmd.request_id": facts.id,
