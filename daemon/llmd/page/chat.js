@@ -5,25 +5,20 @@ import { answer, stop } from "./answering.js";
 import { ConversationList, askToDelete, saveFile } from "./chatlist.js";
 import { conversations, titleOf } from "./conversations.js";
 import { counted, h, setText } from "./dom.js";
-import { MessageView } from "./message.js";
+import { MessageList } from "./messages.js";
 import { Settings } from "./settings.js";
 
 const REST = 4; /* after rendering for t ms, the next rendering begins at least REST * t ms later */
-const SPOKEN_MAX = 400; /* characters of an answer that a screen reader says by itself */
-const BOTTOM_PX = 40; /* so close to the bottom, the view follows the text */
 
 const drafts = new Map(); /* the text in the field, by conversation; "" for the new one */
 
 export class ChatView {
   #conversation = null; /* or null for a new one, which is stored with its first message */
   #settings = {}; /* of the new conversation */
-  #views = new Map(); /* by message */
-  #shared = "";
   #shownSession = "";
   #nextNotice = "";
   #isScheduled = false;
   #isStale = false; /* something has changed since the last rendering */
-  #wasBusy = false;
 
   constructor(feed) {
     this.list = new ConversationList(feed);
@@ -47,10 +42,9 @@ export class ChatView {
     this.tools = h("div", { class: "buttons" },
       h("button", { type: "button", class: "small", onclick: () => this.#export() }, "Export"),
       h("button", { type: "button", class: "small", onclick: () => this.#delete() }, "Delete"));
-    this.log = h("section", { class: "log", "aria-label": "Messages", tabindex: "0" });
+    this.messages = new MessageList(this.#actions);
     this.notice = h("p", { class: "notice quiet", role: "status" });
     this.elsewhere = h("p", { class: "notice quiet", role: "status" });
-    this.announcer = h("p", { class: "hidden", role: "status" });
     this.field = h("textarea", { rows: "2", "aria-label": "Message", placeholder: "Message",
       onkeydown: (event) => this.#keyed(event) });
     this.button = h("button", {}, "Send");
@@ -59,7 +53,7 @@ export class ChatView {
       this.list.element,
       h("section", { class: "conversation", "aria-label": "Conversation" },
         h("div", { class: "top" }, this.drawer, this.title, this.tools), this.session, this.settings.element,
-        this.log, this.notice, this.elsewhere, this.announcer, this.form));
+        this.messages.element, this.notice, this.elsewhere, this.messages.announcer, this.form));
   }
 
   async show([id]) {
@@ -72,16 +66,14 @@ export class ChatView {
     this.#conversation = conversation;
     this.field.value = drafts.get(conversation?.id ?? "") ?? "";
     this.#settings = {};
-    this.#wasBusy = this.#isBusy;
     this.list.render(id);
     this.title.value = conversation?.title ?? "";
     this.title.disabled = conversation === null;
     this.tools.hidden = conversation === null;
     this.settings.show(conversation?.settings ?? this.#settings, (settings) => this.#setSettings(settings));
-    this.#views.clear();
-    this.log.replaceChildren();
+    this.messages.clear(this.#isBusy);
     this.#render();
-    this.log.scrollTop = this.log.scrollHeight;
+    this.messages.scrollToEnd();
     this.field.focus();
   }
 
@@ -131,41 +123,13 @@ export class ChatView {
   }
 
   #render() {
-    const isAtBottom = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - BOTTOM_PX;
-    const messages = this.#conversation?.messages ?? [], isBusy = this.#isBusy;
-    const hidesReasoning = Boolean(this.#conversation?.settings.hides_reasoning);
-    const known = new Set(messages);
-    for (const [message, view] of this.#views) {
-      if (!known.has(message)) {
-        view.element.remove();
-        this.#views.delete(message);
-      }
-    }
-    const shared = `${isBusy} ${messages.length} ${hidesReasoning}`; /* what the views of all messages depend on */
-    messages.forEach((message, i) => {
-      const isNew = !this.#views.has(message), isLast = i + 1 === messages.length;
-      if (isNew) {
-        this.#views.set(message, new MessageView(message, this.#actions));
-        this.log.append(this.#views.get(message).element);
-      }
-      if (isNew || isLast || shared !== this.#shared) {
-        this.#views.get(message).update({ isLast, isBusy, hidesReasoning });
-      }
-    });
-    this.#shared = shared;
+    const isBusy = this.#isBusy;
     const isElsewhere = conversations.isElsewhere(this.#conversation?.id);
     setText(this.button, isBusy && !isElsewhere ? "Stop" : "Send");
     this.button.disabled = isElsewhere;
     setText(this.elsewhere, isElsewhere ? "This answer arrives in another tab. You can send the next message when it is complete." : "");
     this.#showSession();
-    if (isAtBottom) {
-      this.log.scrollTop = this.log.scrollHeight;
-    }
-    const last = messages.at(-1);
-    if (this.#wasBusy && !isBusy && last?.role === "assistant") {
-      setText(this.announcer, `Answer: ${last.text.slice(0, SPOKEN_MAX)} ${last.note}`.trim());
-    }
-    this.#wasBusy = isBusy;
+    this.messages.render(this.#conversation, isBusy);
   }
 
   #showSession() {
@@ -227,7 +191,7 @@ export class ChatView {
     const conversation = this.#conversation;
     conversation.title ||= titleOf(text);
     conversation.messages.push({ role: "user", text });
-    this.log.scrollTop = this.log.scrollHeight;
+    this.messages.scrollToEnd();
     this.#answer(text);
   }
 
