@@ -66,13 +66,21 @@ export async function answer(conversation, continues = false) {
 async function store(conversation) {
   const { id } = conversation;
   if (conversations.get(id) !== conversation || !(await conversations.put(conversation))) {
-    stop(id);
+    stopHere(id);
   }
 }
 
-export function stop(id) {
+function stopHere(id) {
   aborts.get(id)?.abort();
 }
+
+/* Stops the answer, in whichever tab it arrives. */
+export function stop(id) {
+  stopHere(id);
+  conversations.stopElsewhere(id);
+}
+
+conversations.addEventListener("stop", ({ id }) => stopHere(id));
 
 function problemOf(error, { text, reasoning }) {
   if (error instanceof ApiError) {

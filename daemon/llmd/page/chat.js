@@ -124,10 +124,8 @@ export class ChatView {
 
   #render() {
     const isBusy = this.#isBusy;
-    const isElsewhere = conversations.isElsewhere(this.#conversation?.id);
-    setText(this.button, isBusy && !isElsewhere ? "Stop" : "Send");
-    this.button.disabled = isElsewhere;
-    setText(this.elsewhere, isElsewhere ? "This answer arrives in another tab. You can send the next message when it is complete." : "");
+    setText(this.button, isBusy ? "Stop" : "Send");
+    setText(this.elsewhere, conversations.isElsewhere(this.#conversation?.id) ? "This answer arrives in another tab." : "");
     this.#showSession();
     this.messages.render(this.#conversation, isBusy);
   }

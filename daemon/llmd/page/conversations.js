@@ -13,7 +13,6 @@
 const NAME = "llmd", STORE = "conversations";
 const TITLE_MAX = 60;
 const SILENT_MS = 10000; /* an answer in another tab that is not stored for so long is taken for cut */
-const WHO = ""; /* a message of the channel: asks which conversations have an answer that arrives */
 
 /* crypto.randomUUID() works only over HTTPS and on this machine, getRandomValues() everywhere. */
 export function newId() {
@@ -33,13 +32,16 @@ function done(request) {
   });
 }
 
-/* Makes the event "change" with the id of the changed conversation in `id`. */
+/* Makes the event "change" with the id of the changed conversation in `id`, and the event "stop" if another tab wants the
+ * answer that arrives here to stop.
+ *
+ * A message between tabs is ["changed", id], ["stop", id] or ["who"]. The last one asks the other tabs which answers
+ * arrive there: they say ["changed", id] for each. */
 class Conversations extends EventTarget {
   problem = ""; /* a text for the user if the browser does not store conversations */
-  isRead = false;
   #all = new Map();
   #running = new Set(); /* the ids of conversations whose answer arrives in this tab */
-  #channel = new BroadcastChannel("llmd-conversations"); /* the ids of changed conversations, for other tabs */
+  #channel = new BroadcastChannel("llmd-conversations");
   #database = null;
   #tab = newId();
 
@@ -60,10 +62,17 @@ class Conversations extends EventTarget {
     } catch (error) {
       this.problem = `This browser does not store conversations: ${error.message}`;
     }
-    this.#channel.onmessage = ({ data }) =>
-      (data === WHO ? this.#running.forEach((id) => this.#channel.postMessage(id)) : this.#readOne(data));
-    this.#channel.postMessage(WHO);
-    this.isRead = true;
+    const actions = {
+      changed: (id) => this.#readOne(id),
+      stop: (id) => this.#report("stop", id),
+      who: () => this.#running.forEach((id) => this.#tell("changed", id)),
+    };
+    this.#channel.onmessage = ({ data: [verb, id] }) => actions[verb](id);
+    this.#tell("who");
+  }
+
+  #tell(verb, id) {
+    this.#channel.postMessage([verb, id]);
   }
 
   /* Takes over what another tab has stored. An answer that arrives there is stored every second, until it is complete or
@@ -92,7 +101,16 @@ class Conversations extends EventTarget {
 
   /* Reports a change that need not be stored yet. */
   changed(id) {
-    this.dispatchEvent(Object.assign(new Event("change"), { id }));
+    this.#report("change", id);
+  }
+
+  #report(name, id) {
+    this.dispatchEvent(Object.assign(new Event(name), { id }));
+  }
+
+  /* Asks the other tabs to stop the answer of the conversation that arrives there. */
+  stopElsewhere(id) {
+    this.#tell("stop", id);
   }
 
   /* The conversations, the last used first. */
@@ -148,7 +166,7 @@ class Conversations extends EventTarget {
   async #write(id, action) {
     try {
       const result = this.#database === null || await action(this.#store("readwrite"));
-      this.#channel.postMessage(id);
+      this.#tell("changed", id);
       return result;
     } catch (error) {
       this.problem = `This browser could not store the conversation: ${error.message}`;
