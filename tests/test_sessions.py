@@ -201,6 +201,20 @@ async def test_waiting_requests_are_cancelled_too(serve: Serve) -> None:
     assert [(await task).error["code"] for task in (first, second)] == ["cancelled", "cancelled"]
 
 
+async def test_sessions_that_wait_for_a_slot_occupy_none(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, scratch_sessions=1)
+    first = await running(daemon, "a")
+    waiting = [asyncio.create_task(daemon.ask("POST", CHAT, chat(session_id=id))) for id in ("b", "c", "d")]
+    async with asyncio.timeout(SETTLE_S):
+        while daemon.counter("requests_waiting") != len(waiting):
+            await daemon.ask("GET", "/health")
+    places = (await daemon.ask("GET", "/v1/sessions")).json["places"]
+    assert (places["named_used"], places["named"]) == (1, 1)
+    assert (await daemon.metrics())["llmd_slots_free"] >= 0
+    await daemon.ask("POST", "/v1/sessions/a/reset")
+    await asyncio.gather(first, *waiting)
+
+
 async def test_a_busy_session_queues_and_the_queue_is_bounded(serve: Serve) -> None:
     daemon = await serve(model=SLOW, ctx_size=200_000)
     first = await running(daemon, "a")

@@ -118,8 +118,8 @@ _READ: dict[Metric, Callable[[Moment], float]] = {
     Metric("kv_usage_ratio", "Used part of the KV cache and recurrent state, 0 to 1."):
         lambda at: _gauge(at, "state_used_bytes") / max(1, at.engine.info.state_bytes),
     Metric("slots_free", "Slots that no branch occupies, scratch included."):
-        lambda at: at.engine.info.n_sessions + at.engine.info.n_scratch
-        - (_gauge(at, "sessions_open") - _gauge(at, "sessions_parked")),
+        lambda at: max(0, at.engine.info.n_sessions + at.engine.info.n_scratch
+        - (_gauge(at, "sessions_open") - _gauge(at, "sessions_parked"))),  # open branches can wait for a slot
     Metric("process_resident_memory_bytes", "Resident memory of the process."):
         lambda _: _resident_bytes(),
     Metric("session_places", "Slots for named sessions."):

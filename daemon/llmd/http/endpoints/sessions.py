@@ -267,11 +267,11 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
 
 def slot_counts(state: State, views_with_name: Iterable[SessionView]) -> Places:
     info = state.engine.info
-    states = [STATE_WORDS[view.state] for view in views_with_name]
-    n_parked = states.count("parked")
+    views = list(views_with_name)
+    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in views)
     return Places(
         named=info.n_sessions,
-        named_used=len(states) - n_parked,
+        named_used=sum(PLACE_WORDS[view.kept_in] == "slot" for view in views),
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_entries - info.n_sessions - info.n_scratch,
