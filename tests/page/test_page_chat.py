@@ -284,6 +284,12 @@ def test_a_key_is_asked_for(browser: Browser, start_daemon: StartDaemon, tmp_pat
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_new_conversation_has_nothing_to_export(demo: Chat, browser: Browser) -> None:
+    assert [one.text for one in browser.all(".top button") if one.is_displayed()] == []
+    demo.ask("My name is Ada.")
+    assert [one.text for one in browser.all(".top button") if one.is_displayed()] == ["Export", "Delete"]
+
+
 def test_conversations_are_renamed_and_deleted(demo: Chat, browser: Browser) -> None:
     demo.ask("My name is Ada.")
     session = demo.id
