@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.page.browser import NARROW, WIDE, Browser, Served
-from tests.page.conftest import StartDaemon
+from tests.page.conftest import ENDLESS, StartDaemon
+from tests.serving import chat
 
 VIEWS = ("#chat", "#sessions", "#sessions/0/chat-3", "#now")
 
@@ -264,6 +266,25 @@ def test_what_runs_is_shown_with_its_progress(browser: Browser, start_daemon: St
     daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))
     request.result()
     browser.find(".now", "No request runs.")
+
+
+def test_what_waits_says_why_and_the_timeline_shows_who_did_what(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(model=ENDLESS, max_sessions=1)
+    browser.open(daemon, "#now")
+    browser.find(".timeline", "No request in the last minutes")
+    ask = functools.partial(daemon.daemon.ask, "POST", "/v1/chat/completions")
+    requests = [daemon.start(ask(chat(session_id=id, max_tokens=2000))) for id in ("a", "b")]
+    browser.find(".running-list li", "waits for a slot")
+    browser.find(".running-list li", "per token")
+    browser.find(".timeline li", "decode")
+    browser.find(".timeline li", "wait")
+    assert browser.all(".timeline .generated") and browser.all(".timeline .waiting")
+    for id in ("a", "b"):
+        daemon.run(daemon.daemon.ask("DELETE", f"/v1/sessions/{id}"))
+    for request in requests:
+        request.result()
+    browser.find(".now", "No request runs.")
+    assert browser.violations() == [] and not browser.scrolls_sideways()
 
 
 def test_events_are_recorded_while_another_view_is_shown(browser: Browser, start_daemon: StartDaemon) -> None:

@@ -7,9 +7,11 @@ import { ChatView } from "./chat.js";
 import { NowView } from "./now.js";
 import { Recorder } from "./recorder.js";
 import { SessionsView } from "./sessions.js";
+import { Activity } from "./timeline.js";
 
 const feed = new Feed();
 const recorder = new Recorder(feed);
+const activity = new Activity(feed);
 const main = document.getElementById("main");
 const views = { chat: ChatView, sessions: SessionsView, now: NowView };
 let shown = null; /* {name, view} */
@@ -20,7 +22,7 @@ function route() {
   const name = Object.hasOwn(views, wanted) ? wanted : "chat";
   if (shown?.name !== name) {
     shown?.view.hide?.();
-    shown = { name, view: new views[name](feed, recorder) };
+    shown = { name, view: new views[name](feed, recorder, activity) };
     main.replaceChildren(shown.view.element);
     for (const link of document.querySelectorAll("nav a")) {
       const isHere = link.hash === `#${name}`;

@@ -3,6 +3,7 @@
 import { Chart } from "./chart.js";
 import { count, counted, h, percent, seconds, setText, size } from "./dom.js";
 import { isRunning, sessionHash, stateText } from "./session_texts.js";
+import { Timeline } from "./timeline.js";
 
 const RECENT_MS = 10000; /* time over which steps are averaged */
 
@@ -12,7 +13,7 @@ function table(title) {
 }
 
 export class NowView {
-  constructor(feed, recorder) {
+  constructor(feed, recorder, activity) {
     this.feed = feed;
     this.recorder = recorder;
     this.running = h("ul", { class: "running-list" });
@@ -24,11 +25,13 @@ export class NowView {
     this.refusal = h("p", { class: "problem" });
     this.started = table("Starts by reason");
     this.ended = table("Ends by outcome");
+    this.timeline = new Timeline(activity);
     this.log = h("ol", { class: "events" });
     this.empty = h("p", { class: "quiet" }, "Nothing yet. Events are recorded while this tab is visible.");
     const card = (title, ...parts) => h("section", {}, h("h2", {}, title), ...parts);
     this.element = h("div", { class: "now", role: "region", "aria-label": "Now", tabindex: "0" }, card("Running", this.idle, this.running), card("Speed", this.chart.element, this.steps),
       card("Memory", this.budgets, this.refusal),
+      card("Timeline", this.timeline.element),
       card("Requests since the start", h("div", { class: "counts" }, this.started.element, this.ended.element)),
       card("Events", this.empty, this.log));
     this.record = () => this.#showLog();
@@ -49,15 +52,16 @@ export class NowView {
     if (last === null) {
       return;
     }
-    this.#showRunning();
+    this.#showRunning(last);
     this.#showSpeed(past);
+    this.timeline.draw(last.time_ms);
     this.#showBudgets(last);
     this.#showCounts(this.started, "started_", last.counters);
     this.#showCounts(this.ended, "finished_", last.counters);
   }
 
   /* Items are kept from update to update, so that a link in them keeps the focus. */
-  #showRunning() {
+  #showRunning(last) {
     const known = this.items;
     this.items = new Map();
     for (const session of this.feed.sessions.values()) {
@@ -66,7 +70,7 @@ export class NowView {
           const key = `${session.owner} ${session.id} ${branch.slot}`;
           const item = known.get(key) ?? this.#item(session);
           this.items.set(key, item);
-          this.#fill(item, branch);
+          this.#fill(item, branch, last);
         }
       }
     }
@@ -83,17 +87,19 @@ export class NowView {
     const text = h("span");
     const element = h("li", {}, h("a", { href: sessionHash(session) }, session.id), " ", text, progress);
     this.running.append(element);
-    return { element, text, progress };
+    return { element, text, progress, before: null };
   }
 
-  #fill({ text, progress }, branch) {
+  #fill(item, branch, { places, time_ms }) {
+    const { text, progress } = item;
     const whole = branch.last?.prompt_tokens ?? 0;
     const done = Math.min(branch.tokens, whole);
     const isPrefill = branch.state === "prefill" && whole > 0;
     progress.hidden = !isPrefill;
     Object.assign(progress, { max: Math.max(1, whole), value: done });
-    setText(text, `${stateText(branch)}, ` + (isPrefill
-      ? `${count(done)} of ${counted(whole, "prompt token")} (${percent(done, whole)})` : counted(branch.tokens, "token")));
+    const tokens = isPrefill ? `${count(done)} of ${counted(whole, "prompt token")} (${percent(done, whole)})`
+      : counted(branch.tokens, "token");
+    setText(text, `${stateText(branch)}, ${tokens}${isRunning(branch) ? gapText(item, branch, time_ms) : `: ${waitText(branch, places)}`}`);
   }
 
   #showSpeed(past) {
@@ -170,4 +176,19 @@ export class NowView {
     }
     this.empty.hidden = entries.length > 0;
   }
+}
+
+/* How long each token took since the previous event of the feed, for a branch that decodes. */
+function gapText(item, { state, tokens: n }, time_ms) {
+  const { before } = item;
+  item.before = state === "decode" ? { n, time_ms } : null;
+  return before !== null && n > before.n ? `, ${seconds((time_ms - before.time_ms) / (n - before.n) / 1000)} per token` : "";
+}
+
+/* Why the requests of a branch wait that does not run. */
+function waitText({ kept_in }, { named, named_used }) {
+  if (named_used >= named) {
+    return "waits for a slot";
+  }
+  return kept_in === "disk" ? "waits for its state from disk" : "waits for memory, or for other requests of its owner";
 }

@@ -23,6 +23,7 @@ const COLUMNS = [
   { name: "used", title: "Last use", kind: "mid", descends: true, value: (s) => s.used_ms },
   { name: "pinned", title: "Pinned", kind: "low", descends: true, value: (s) => Number(s.pinned),
     text: (s) => (s.pinned ? "pinned" : "") },
+  { name: "kept", title: "State in", kind: "lower", value: (s) => s.kept_in, text: (s) => s.kept_in },
   { name: "client", title: "Client", kind: "low", value: clientText, text: clientText },
   { name: "words", title: "Last words", kind: "mid", value: (s) => s.last_words ?? "", text: (s) => s.last_words ?? "" },
 ];
