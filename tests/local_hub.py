@@ -29,6 +29,8 @@ class Repository:
     """public, private, gated (no account has access), or for an account (needs TOKEN)."""
     stated_sha256: dict[str, str] = field(default_factory=dict)
     """Hashes that the hub states, if they are not those of the content."""
+    has_xet: bool = False
+    """Whether the Xet client downloads the files."""
 
     def sha256(self, path: str) -> str:
         return self.stated_sha256.get(path) or hashlib.sha256(self.files[path]).hexdigest()
@@ -166,9 +168,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in found.files:
             self._answer(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": found.commit})
             return
+        xet = {"X-Xet-Hash": "0" * 64, "X-Xet-Refresh-Route": f"{self.hub.url}/xet"} if found.has_xet else {}
         self._answer(
             302,
             {
+                **xet,
                 "Location": f"http://localhost:{self.hub.port}/cdn/{hashlib.sha256(found.files[path]).hexdigest()}",
                 "X-Repo-Commit": found.commit,
                 "X-Linked-Etag": f'"{found.sha256(path)}"',

@@ -333,6 +333,39 @@ def test_a_model_that_is_too_large(hub: LocalHub, find: Finder, model: bytes) ->
     assert hub.downloads == []
 
 
+LARGE = f"""
+from pathlib import Path
+from types import SimpleNamespace
+from huggingface_hub import file_download
+from huggingface_hub.utils._xet_progress_reporting import XetDownloadProgressReporter
+
+def download(*, incomplete_path, expected_size, tqdm_class=None, **more):
+    options = dict(reconstruction_desc="", transfer_desc="", total=expected_size, log_level=0, tqdm_class=tqdm_class)
+    with XetDownloadProgressReporter(**options) as reporter:
+        for n_mib in (1, 3):
+            reporter.update_progress(SimpleNamespace(
+                total_bytes=expected_size, total_bytes_completed=n_mib * {MIB}, total_bytes_completion_rate=None,
+                total_transfer_bytes=expected_size // 2, total_transfer_bytes_completed=n_mib * {MIB} // 2,
+                total_transfer_bytes_completion_rate=None))
+    incomplete_path.write_bytes(Path.home().joinpath("content").read_bytes())
+
+file_download.xet_get = download
+hub.constants.MAX_HTTP_DOWNLOAD_SIZE = {MIB}
+"""
+"""Like the Xet client, with a limit of 1 MiB for downloads over HTTP. The content is that of a file in HOME."""
+
+
+def test_a_file_that_only_the_xet_client_downloads(hub: LocalHub, find: Finder, model: bytes) -> None:
+    hub.add("a/b", {"m.gguf": model}, has_xet=True)
+    (find.home / "content").write_bytes(model[:-1] + b"x")
+    assert "has another SHA-256 than HUB states, and was deleted" in find.error("a/b", before=LARGE)
+    (find.home / "content").write_bytes(model)
+    found = find("a/b", before=LARGE)
+    assert Path(found["path"]).read_bytes() == model
+    assert [n for n in found["progress"] if n < len(model)] == [0, MIB, 3 * MIB] and found["progress"][-1] == len(model)
+    assert hub.downloads == []
+
+
 SMALL_DISK = f"""
 import shutil
 shutil.disk_usage = lambda folder: shutil._ntuple_diskusage({100 * MIB}, 0, {MIB})

@@ -127,13 +127,24 @@ def _fetch(name: HubName, listing: Listing, file: RepositoryFile, progress: Down
     if found.etag is None or not _ETAG.fullmatch(found.etag):
         raise ModelError(f"{endpoint()} answers without an ETag: check HF_ENDPOINT and the proxy")
     blob = _repository_folder(name) / "blobs" / found.etag
-    is_too_large = file.n_bytes > constants.MAX_HTTP_DOWNLOAD_SIZE  # only the library's Xet client can download it
-    if not blob.exists() and not is_too_large:
+    if blob.exists():
+        progress.add(file.n_bytes)
+    elif file.n_bytes > constants.MAX_HTTP_DOWNLOAD_SIZE:
+        _download_large(name, listing, file, blob, progress)
+    else:
         blob.parent.mkdir(parents=True, exist_ok=True)
         _download_blob(url, blob, file, progress)
-    else:
-        progress.add(file.n_bytes)
     return Path(hf_hub_download(name.repository, file.path, revision=listing.commit))
+
+
+def _download_large(name: HubName, listing: Listing, file: RepositoryFile, blob: Path, progress: Download) -> None:
+    """Downloads a file that the hub does not serve over plain HTTP. Only the library's Xet client can download it, and
+    this client cannot continue an interrupted download.
+    """
+    n_before = progress.n_bytes
+    hf_hub_download(name.repository, file.path, revision=listing.commit, tqdm_class=_meter(progress))
+    _check_content(blob.resolve(), file, progress)  # some versions of the library put a link there
+    progress.n_bytes = n_before + file.n_bytes
 
 
 def _download_blob(url: str, blob: Path, file: RepositoryFile, progress: Download) -> None:
@@ -209,6 +220,13 @@ def _meter(progress: Download) -> type:
 
         def update(self, n: int) -> None:
             progress.add(n)
+
+        def update_transfer(self, n: int) -> None:
+            """Called with the bytes from the network, by the Xet client only. They are compressed."""
+
+        def set_postfix_str(self, text: str, refresh: bool = True) -> None: ...
+
+        def set_transfer_postfix_str(self, text: str, refresh: bool = True) -> None: ...
 
     return Meter
 
