@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -18,10 +17,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from llmd.process.config_table import Config
-from tests.clients.installing import Npm, installed
+from tests.page.axe import axe
 from tests.serving import SETTLE_S, Daemon, Json, serving
 
-AXE = Npm("axe-core", "4.14.1")
 WIDE, NARROW = (1280, 800), (390, 844)
 
 
@@ -149,8 +147,6 @@ class Browser:
 
     def violations(self) -> list[str]:
         """Returns which of axe's rules the view breaks, with the elements."""
-        cache = Path(os.environ.get("LLMD_CACHE_DIR") or Path.home() / ".cache" / "llmd") / "clients"
-        script = installed(AXE, cache)[0].parent / "axe-core" / "axe.min.js"
-        self.run(script.read_text())
+        self.run(axe().read_text())
         broken = self.driver.execute_async_script("axe.run().then((found) => arguments[0](found.violations))")
         return [f"{rule['id']}: {node['html']} {node['failureSummary']}" for rule in broken for node in rule["nodes"]]

@@ -25,8 +25,8 @@ class Chat:
     def __init__(self, browser: Browser, served: Served) -> None:
         self.browser, self.served = browser, served
         browser.open(served, "#chat")
-        browser.find(FIELD)
         browser.find("#status", "running")
+        browser.wait(lambda: not browser.find(".top .title").is_enabled())  # the conversations have been read
 
     def type(self, text: str) -> None:
         self.browser.find(FIELD).send_keys(text + Keys.ENTER)
