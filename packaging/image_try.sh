@@ -52,4 +52,26 @@ done
 kill "$daemon"
 wait "$daemon" || fail "it ended with an error: $(tail -n 5 "$work/log")"
 [ "$i" -lt 100 ] || fail "not healthy after 20 s"
+
+step "quadlet: packaging/llmd.container"
+generator=
+for candidate in /usr/libexec/podman/quadlet /usr/lib/podman/quadlet; do
+    [ ! -x "$candidate" ] || generator=$candidate
+done
+if [ -n "$generator" ]; then
+    mkdir "$work/units"
+    cp "$checkout/packaging/llmd.container" "$work/units/"
+    QUADLET_UNIT_DIRS=$work/units "$generator" -dryrun >"$work/log" 2>"$work/remarks" || fail "$(cat "$work/remarks")"
+    started=$(sed -n 's/^ExecStart=//p' "$work/log")
+    for expected in "--network host" "--sdnotify=container" "--env LLMD_HOST=127.0.0.1" "localhost/llmd:cpu" \
+        "--health-cmd \"$health\"" "-v llmd-state:$(of_image 'list(config["Volumes"])')" \
+        "--env LLMD_PORT=$(of_image '[one.split("/")[0] for one in config["ExposedPorts"]]')"; do
+        [[ " $started " == *" $expected "* ]] || fail "the generated unit has no $expected: $started"
+    done
+    sed 1d "$work/log" >"$work/units/llmd.service"
+    ! command -v systemd-analyze >/dev/null || systemd-analyze verify --man=no "$work/units/llmd.service" || fail "its unit is wrong"
+else
+    step "  LEFT OUT: only Podman 4.4 or later has its generator; apt-get install podman (Debian 13)"
+fi
+
 du -sh --exclude=proc --exclude=dev "$root" | awk '{print "image for the CPU, unpacked: " $1 "B"}'
