@@ -360,9 +360,12 @@ llama_compile() {
     mv "$work/prefix" "$LLAMA_PREFIX"
 }
 
+# llama_cmake_build FOLDER [arguments]: the shaders for Vulkan are a project of their own, which looks for ninja on the PATH.
+llama_cmake_build() { PATH=$PATH:${NINJA%/*} "$CMAKE" --build "$1" --parallel "$JOBS" "${@:2}"; }
+
 llama_compile_all() {
     local variant=$1 source=$2
-    "$CMAKE" --build "$work/build" --parallel "$JOBS"
+    llama_cmake_build "$work/build"
     "$CMAKE" --install "$work/build"
     llama_install_common "$work/build" "$source" "$work/prefix"
     [ "$LLAMA_BACKEND" != cuda ] || cp "$work/libcuda-driver.a" "$work/prefix/lib/"
@@ -388,7 +391,7 @@ llama_leave_out() {
 
 # The exact variant differs from the native one for the CPU in the CPU kernels alone.
 llama_compile_kernels() {
-    "$CMAKE" --build "$work/build" --parallel "$JOBS" --target ggml-cpu
+    llama_cmake_build "$work/build" --target ggml-cpu
     cp -r "$1" "$work/prefix"
     find "$work/build" -name libggml-cpu.a -exec cp {} "$work/prefix/lib/" \;
 }

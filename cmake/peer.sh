@@ -61,7 +61,7 @@ peer_compile() {
     local source=$1 work=$PEER_PREFIX.work program
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
         -S "$source" -B "$work/build" "${LLAMA_CONFIGURE[@]}"
-    "$CMAKE" --build "$work/build" --parallel "$JOBS" --target "${PEER_PROGRAMS[@]}"
+    llama_cmake_build "$work/build" --target "${PEER_PROGRAMS[@]}"
     rm -rf "$work/prefix"
     mkdir -p "$work/prefix/bin"
     for program in "${PEER_PROGRAMS[@]}"; do

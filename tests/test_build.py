@@ -398,6 +398,14 @@ def test_instructions_that_this_processor_lacks_are_refused() -> None:
     )
 
 
+def test_a_project_inside_of_llama_finds_the_ninja_of_the_environment(tmp_path: Path) -> None:
+    cmake = tmp_path / "cmake"
+    cmake.write_text('#!/bin/bash\necho "${PATH##*:}" "$@"\n')
+    cmake.chmod(0o755)
+    build = f"CMAKE={cmake} NINJA={tmp_path}/bin/ninja JOBS=2; llama_cmake_build folder --target a"
+    assert evaluated(build, os.environ["PATH"]) == f"{tmp_path}/bin --build folder --parallel 2 --target a"
+
+
 def test_the_programs_of_llama_are_built_without_the_lock_of_this_checkout() -> None:
     steps = "locked require_prerequisites setup_cmake peer_ensure".split()
     override = " ".join(f'{step}() {{ echo {step} "$@"; }};' for step in steps)
