@@ -6,6 +6,7 @@ An idle session should cost only memory. The two daemons get the same prompts, o
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from . import models, streams
 from .daemon import Server, daemon
@@ -32,7 +33,7 @@ def about(options: argparse.Namespace) -> str:
 
 
 def measure(report: Report, model: str, options: argparse.Namespace) -> None:
-    flags: dict[str, str | int] = {
+    flags: dict[str, Any] = {
         "max_sessions": options.sessions + 1,
         "ctx_size": max(options.context, options.prompt) + options.tokens + DECODE_PROMPT_TOKENS,
     }

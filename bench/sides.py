@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 from . import models, peer
 from .daemon import Server, daemon
@@ -42,7 +43,7 @@ def both(options: argparse.Namespace, model: str, slots: int = 0, n_ctx: int = 0
 
 def ours(model: str, slots: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
     """Starts llmd with the same options as `both` does, and returns it."""
-    flags: dict[str, str | int] = {"max_sessions": slots} if slots > SLOTS else {}
+    flags: dict[str, Any] = {"max_sessions": slots} if slots > SLOTS else {}
     flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     return daemon(models.path_of(model), **flags)
 
