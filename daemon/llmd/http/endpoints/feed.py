@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -87,28 +88,30 @@ class Feed:
 
     def event(self, state: State, caller: Caller, seen: int) -> FeedEvent:
         """Returns the event for a caller whose last event was made from version `seen`, or 0."""
+        counters = state.engine.session_table.counters()
         is_full = seen == 0 or seen < self._complete_from
         changed = [one.session for one in self._known.values() if one.version > seen or is_full]
         forgotten = [
             ForgottenSession(*key) for version, key in self._forgotten if version > seen and key not in self._known
         ]
+        named = (view for one in self._known.values() for view in one.views if view.name)
         return FeedEvent(
             time_ms=time.time_ns() // 1_000_000,
             full=is_full,
             sessions=[one for one in changed if may_see(caller, one.owner)],
             forgotten=[] if is_full else [one for one in forgotten if may_see(caller, one.owner)],
-            places=slot_counts(state, (view for one in self._known.values() for view in one.views if view.name)),
-            storage=storage(state, caller),
-            memory=_memory(state),
-            counters=state.engine.session_table.counters(),
+            places=slot_counts(state, named, counters),
+            storage=storage(state, caller, counters),
+            memory=_memory(state, counters),
+            counters=counters,
         )
 
 
 FEED = web.AppKey("feed", Feed)
 
 
-def _memory(state: State) -> ModelMemory:
-    counters, info = state.engine.session_table.counters(), state.engine.info
+def _memory(state: State, counters: Mapping[str, int]) -> ModelMemory:
+    info = state.engine.info
     return ModelMemory(
         state_bytes=counters["state_used_bytes"],
         state_bytes_max=info.state_bytes,
@@ -162,7 +165,12 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
         except TimeoutError:
             _abort(request)
             raise ConnectionResetError from None
-        await asyncio.sleep(limits.FEED_INTERVAL_S)
+        await asyncio.sleep(_until_next_event())
+
+
+def _until_next_event() -> float:
+    """All feeds send at the same moments. So the sessions are read only once, and llmd wakes up only once."""
+    return limits.FEED_INTERVAL_S - asyncio.get_running_loop().time() % limits.FEED_INTERVAL_S
 
 
 def _read(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -38,8 +38,9 @@ async def list_sessions(request: web.Request) -> web.Response:
         views = list(state.engine.session_table.sessions())
         own = sessions_of(state, (view for view in views if view.name and may_see(caller, view.owner)))
         used = (view for view in views if not view.name and view.n_requests and may_see(caller, view.owner))
-        places = slot_counts(state, (view for view in views if view.name))
-        return respond(SessionList(own, places, storage(state, caller), sessions_of(state, used)))
+        counters = state.engine.session_table.counters()
+        places = slot_counts(state, (view for view in views if view.name), counters)
+        return respond(SessionList(own, places, storage(state, caller, counters), sessions_of(state, used)))
 
     return await state.engine.in_thread(caller.owner, 0, listed)
 
@@ -265,7 +266,7 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
     )
 
 
-def slot_counts(state: State, views_with_name: Iterable[SessionView]) -> Places:
+def slot_counts(state: State, views_with_name: Iterable[SessionView], counters: Mapping[str, int]) -> Places:
     info = state.engine.info
     views = list(views_with_name)
     n_parked = sum(STATE_WORDS[view.state] == "parked" for view in views)
@@ -275,13 +276,13 @@ def slot_counts(state: State, views_with_name: Iterable[SessionView]) -> Places:
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_entries - info.n_sessions - info.n_scratch,
-        dormant=state.engine.session_table.counters()["sessions_dormant"],
+        dormant=counters["sessions_dormant"],
         policy=state.config.capacity_policy,
     )
 
 
-def storage(state: State, caller: Caller) -> Storage:
-    counters, info, directory = state.engine.session_table.counters(), state.engine.info, state.config.state_dir
+def storage(state: State, caller: Caller, counters: Mapping[str, int]) -> Storage:
+    info, directory = state.engine.info, state.config.state_dir
     return Storage(
         parked_bytes=counters["parked_bytes"],
         parked_bytes_max=info.parked_bytes_max,
