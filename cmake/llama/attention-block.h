@@ -12,6 +12,9 @@
 #include <cstdint>
 #include <cstring>
 
+#define GGML_COMMON_DECL_CPP
+#include "ggml-common.h"
+
 #include "attention-amx.h"
 #include "kv-blocks.h"
 #include "vectors.h"
@@ -92,14 +95,14 @@ struct call {
         return blocks->row(of_cache, position) - (of_cache * blocks->n_cells() + position);
     }
 
-    /* Returns whether these kernels compute it. Otherwise llama.cpp's own do: quantized K or V, heads of odd sizes, a
-     * mask for each head. */
+    /* Returns whether these kernels compute it. Otherwise llama.cpp's own do: other types of K or V, heads of odd sizes,
+     * a mask for each head. */
     bool fits() const
     {
         return q->type == GGML_TYPE_F32 && k->type == v->type &&
-               (k->type == GGML_TYPE_F16 || k->type == GGML_TYPE_F32) && n_positions > 0 && k->ne[2] == v->ne[2] &&
-               k->ne[3] == n_streams && v->ne[3] == n_streams && k_size % LANES_MAX == 0 && v_size % LANES_MAX == 0 &&
-               (mask == nullptr || mask->ne[2] == 1);
+               (k->type == GGML_TYPE_F16 || k->type == GGML_TYPE_F32 || k->type == GGML_TYPE_Q8_0) && n_positions > 0 &&
+               k->ne[2] == v->ne[2] && k->ne[3] == n_streams && v->ne[3] == n_streams && k_size % LANES_MAX == 0 &&
+               v_size % LANES_MAX == 0 && (mask == nullptr || mask->ne[2] == 1);
     }
 
     int64_t n_rows() const
@@ -193,6 +196,32 @@ struct scratch {
     }
 };
 
+/* ---- values of a head -------------------------------------------------------------------------------------------- */
+
+/* Returns LANES values of a head in f32, from the d-th on. A quantized head is a row of blocks of QK8_0 values. */
+template <class T> inline lanes values_at(const T *head, int64_t d)
+{
+    return load(head + d);
+}
+
+inline lanes values_at(const block_q8_0 *head, int64_t d)
+{
+    const block_q8_0 &block = head[d / QK8_0];
+    return load(block.qs + d % QK8_0) * GGML_CPU_FP16_TO_FP32(block.d);
+}
+
+template <class T> constexpr int64_t bytes_of(int64_t n_values)
+{
+    return n_values * static_cast<int64_t>(sizeof(T));
+}
+
+template <> constexpr int64_t bytes_of<block_q8_0>(int64_t n_values)
+{
+    return n_values / QK8_0 * static_cast<int64_t>(sizeof(block_q8_0));
+}
+
+static_assert(QK8_0 % LANES_MAX == 0);
+
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
 /* n positions of one KV head. Neighboring positions are a row of all heads apart, too far for the processor's own
@@ -229,7 +258,7 @@ struct row {
     partial out;
 };
 
-/* Products of ROWS queries with AT_ONCE keys: each key that was loaded (and widened from f16) serves all rows, each
+/* Products of ROWS queries with AT_ONCE keys: each key that was loaded (and widened to f32) serves all rows, each
  * query all keys. */
 template <class T, int ROWS, int AT_ONCE>
 inline void dots(const row *rows, const span<T> &s, int first, int size, float (*scores)[BLOCK])
@@ -238,7 +267,7 @@ inline void dots(const row *rows, const span<T> &s, int first, int size, float (
     for (int d = 0; d < size; d += LANES) {
         lanes keys[AT_ONCE];
         for (int i = 0; i < AT_ONCE; ++i) {
-            keys[i] = load(s.key(first + i) + d);
+            keys[i] = values_at(s.key(first + i), d);
         }
         for (int r = 0; r < ROWS; ++r) {
             const lanes query = load(rows[r].query + d);
@@ -261,7 +290,7 @@ template <class T, int ROWS> inline void score(const call &c, const row *rows, c
     int i = 0;
     for (; i + AT_ONCE <= s.n; i += AT_ONCE) {
         for (int ahead = i; ahead < i + AT_ONCE; ++ahead) {
-            fetch(s.v + ahead * s.v_stride, c.v_size * sizeof(T));
+            fetch(s.v + ahead * s.v_stride, bytes_of<T>(c.v_size));
         }
         dots<T, ROWS, AT_ONCE>(rows, s, i, static_cast<int>(c.k_size), scores);
     }
@@ -333,7 +362,7 @@ inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_
     for (int position = 0; position < s.n; ++position) {
         fetch(s.k_next + position * s.k_stride, k_bytes);
         for (int i = 0; i < VECTORS; ++i) {
-            const lanes value = load(s.value(position) + d + i * LANES);
+            const lanes value = values_at(s.value(position), d + i * LANES);
             for (int r = 0; r < ROWS; ++r) {
                 sums[r][i] += value * weights[r][position];
             }
@@ -353,7 +382,7 @@ inline void add(const call &c, const row *rows, const span<T> &s, const float (*
     constexpr int VECTORS = ROWS == 1 ? 8 : REGISTERS / ROWS;
     int64_t d = 0;
     for (; d + VECTORS * LANES <= c.v_size; d += VECTORS * LANES) {
-        add_columns<T, ROWS, VECTORS>(rows, s, d, d == 0 ? c.k_size * sizeof(T) : 0, weights);
+        add_columns<T, ROWS, VECTORS>(rows, s, d, d == 0 ? bytes_of<T>(c.k_size) : 0, weights);
     }
     for (; d < c.v_size; d += LANES) {
         add_columns<T, ROWS, 1>(rows, s, d, 0, weights);

@@ -1,5 +1,5 @@
 /* attention-rows.h: flash attention over a KV cache in which a position is a row of all heads. Included by
- * ggml/src/ggml-cpu/ops.cpp. K and V have one type, f16 or f32.
+ * ggml/src/ggml-cpu/ops.cpp. K and V have one type, f16, f32 or q8_0.
  *
  * With few queries (decoding: one token of each stream attends to its whole history) the time goes into reading K and
  * V; with many (a prompt) it goes into arithmetic. Therefore
@@ -263,6 +263,15 @@ inline size_t work_size(const ggml_tensor *op, int n_threads)
                     : 0;
 }
 
+inline void attend(const call &c, const scratch &t, const piece &p)
+{
+    switch (c.k->type) {
+    case GGML_TYPE_F16: attend_piece<ggml_fp16_t>(c, t, p); break;
+    case GGML_TYPE_Q8_0: attend_piece<block_q8_0>(c, t, p); break;
+    default: attend_piece<float>(c, t, p);
+    }
+}
+
 /* All threads call it. Each begins with the piece of its own number and then draws numbers from a counter, so that a
  * thread that has lost its core for a while takes fewer pieces. The counter is set before the barrier: a thread that is
  * early would otherwise draw from the counter of the operation before. */
@@ -280,7 +289,7 @@ inline void compute(const ggml_compute_params *params, const call &c)
         const tile_state state(c);
         for (int64_t i = params->ith; i < all.n_pieces; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
             const piece p = all.at(c, own, partials, i);
-            c.k->type == GGML_TYPE_F16 ? attend_piece<ggml_fp16_t>(c, own, p) : attend_piece<float>(c, own, p);
+            attend(c, own, p);
             if (!c.is_segmented()) {
                 join_piece(c, p);
             }

@@ -31,8 +31,8 @@ class ahead {
   public:
     template <class T>
     ahead(const call &c, const span<T> &s)
-        : k(s.k), v(s.v), k_stride(s.k_stride), v_stride(s.v_stride), k_bytes(c.k_size * sizeof(T)),
-          v_bytes(c.v_size * sizeof(T)), left(s.n)
+        : k(s.k), v(s.v), k_stride(s.k_stride), v_stride(s.v_stride), k_bytes(bytes_of<T>(c.k_size)),
+          v_bytes(bytes_of<T>(c.v_size)), left(s.n)
     {}
 
     void fetch(int n_lines)
@@ -119,7 +119,7 @@ inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float 
 template <class T> void widen(const T *from, int64_t n, float *to)
 {
     for (int64_t i = 0; i < n; i += LANES) {
-        store(to + i, load(from + i));
+        store(to + i, values_at(from, i));
     }
 }
 

@@ -39,6 +39,23 @@ inline lanes load(const ggml_fp16_t *x)
 #endif
 }
 
+inline lanes load(const int8_t *x)
+{
+#if defined(__AVX512F__)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i *>(x));
+    return reinterpret_cast<lanes>(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+#elif defined(__AVX2__)
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(x));
+    return reinterpret_cast<lanes>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
+#else
+    lanes all;
+    for (int i = 0; i < LANES; ++i) {
+        all[i] = x[i];
+    }
+    return all;
+#endif
+}
+
 inline void store(float *x, lanes all)
 {
     *reinterpret_cast<unaligned *>(x) = all;

@@ -19,11 +19,8 @@ static void test_facts(void)
     CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.n_cells == UINT32_MAX));
     CHECK(m->info.n_cells >= N_CTX);
     CHECK((strstr(current->file, "window") != NULL) == (m->info.n_window > 0));
-    /* Without flash attention a cell is no row of V. The indexer, and attention to quantized cells, read all cells of a
-     * stream. */
-    const bool has_streams = attends_only() && device == NULL;
-    const bool reads_streams = picks_tokens() || kv_type != LLM_KV_F16;
-    CHECK_INT(m->info.shares_cells, !is_exact && !(has_streams && reads_streams));
+    /* Without flash attention a cell is no row of V. The indexer reads all cells of a stream. */
+    CHECK_INT(m->info.shares_cells, !is_exact && (!picks_tokens() || device != NULL));
     CHECK_INT(m->info.kv_type, kv_type);
     CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.kv_token_bytes == 0));
     CHECK_INT(m->info.mixed_calls, mixes_calls(m));
