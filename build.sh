@@ -306,7 +306,7 @@ native_identity() {
 # setup_exact [PROCESSOR]: the build in which any batching gives the same bits, for this processor or another.
 setup_exact() {
     local name=exact${1:+-$1}
-    native_build "$name" "$name" "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state"
+    native_build "$name" "$name" "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state test_engine_drafts"
     native_install "$name" "$name"
 }
 

@@ -28,6 +28,7 @@ NAMES = (
     "park",
     "restart",
     "heads",
+    "drafts",
     "picking",
     "forms",
     "growth",

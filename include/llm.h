@@ -147,6 +147,8 @@ typedef struct llm_engine_options {
      * rounding. For this, nothing runs on a GPU, each sequence has its own KV stream, flash attention is off, and a
      * sliding window has a cell for each position. */
     uint32_t exact;
+    /* With nonzero, no model call verifies drafts. Drafts make answers faster, and never change them: see drafting.h. */
+    uint32_t no_drafts;
     uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero allows a model that is larger than the available memory */

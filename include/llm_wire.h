@@ -225,7 +225,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   STARTED   request, reason, n_prompt, n_reused, diverged_at
  *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
  *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
- *             stop_index, queue_us, prefill_us, decode_us, seed
+ *             stop_index, queue_us, prefill_us, decode_us, seed, n_drafted, n_accepted
  *   REPLY     request, status, entry, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
@@ -307,6 +307,8 @@ typedef enum llm_event_op {
     X(FINISHED, prefill_us)                                                                                            \
     X(FINISHED, decode_us)                                                                                             \
     X(FINISHED, seed)                                                                                                  \
+    X(FINISHED, n_drafted)                                                                                             \
+    X(FINISHED, n_accepted)                                                                                            \
     X(REPLY, request)                                                                                                  \
     X(REPLY, status)                                                                                                   \
     X(REPLY, entry)                                                                                                    \

@@ -48,6 +48,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "kv_type": ("q8_0", "q8_0"),
     "oversize": ("allow", "allow"),
     "gap_target_ms": ("50", 50),
+    "speculate": ("off", "off"),
     "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
     "open": ("on", True),
     "allowed_hosts": ("a.example, b.example", ("a.example", "b.example")),

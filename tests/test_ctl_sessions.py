@@ -239,6 +239,8 @@ llmd_time_to_first_token_seconds_sum 1.0
 llmd_prefill_tokens_total 100
 llmd_reused_tokens_total 300
 llmd_decode_tokens_total 55
+llmd_drafted_tokens_total 12
+llmd_accepted_tokens_total 7
 llmd_finished_end_total 5
 llmd_finished_cancelled_total 1
 llmd_finished_failed_total 0
@@ -269,6 +271,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "starts       6 exact_prefix",
         "prompts      100 tokens prefilled, 300 reused",
         "answers      55 tokens",
+        "drafts       12 tokens verified, 7 accepted",
         "first token  250.0 ms each",
         "next token   none yet",
         "steps        10, 5.5 ms each",

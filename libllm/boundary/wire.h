@@ -145,6 +145,7 @@ typedef struct wire_finished {
     uint32_t n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible;
     int32_t stop_index;
     uint64_t queue_us, prefill_us, decode_us, seed;
+    uint32_t n_drafted, n_accepted;
 } wire_finished;
 
 /* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because

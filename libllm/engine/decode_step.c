@@ -60,6 +60,10 @@ static void sample(decode *d)
         if (logits != NULL) {
             request *r = d->step.requests[i];
             request_sample(r, d->model, d->sampling, logits);
+            /* Each accepted draft token is one more token of this step, picked from the logits after the one before it. */
+            for (uint32_t n_right = 0; request_accept_draft(r); n_right++) {
+                request_sample(r, d->model, d->sampling, step_draft_logits(&d->step, i, n_right));
+            }
             d->may_assign_slots = d->may_assign_slots || r->phase == REQUEST_ENDED;
         }
     }
@@ -214,7 +218,11 @@ static void call(decode *d, unsigned parts, bool is_answering)
             d->lost_us = 0;
             sample_and_checkpoint(d, is_answering);
             return;
-        case MODEL_NO_CELLS: make_room(d); break;
+        case MODEL_NO_CELLS:
+            if (!step_drop_drafts(&d->step)) {
+                make_room(d);
+            }
+            break;
         case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;
         case MODEL_INVALID:
         case MODEL_FAILED_BATCH:

@@ -315,6 +315,7 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
         .session_table = e->session_table,
         .table = &e->table,
         .gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT,
+        .has_drafts = o->no_drafts == 0,
         .checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY,
     };
     e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;

@@ -127,6 +127,7 @@ void request_close(request *r)
     assert(r->branch == NULL || r->branch->running != &r->claim);
     free(r->prompt);
     free(r->ends);
+    drafting_close(&r->drafting);
     outbox_close(&r->out);
     if (r->job != NULL) {
         sampling_abandon(r->job);
@@ -207,13 +208,25 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
         .prefill_us = between_us(r->started_us, prefill_end),
         .decode_us = between_us(r->decoding_us, now),
         .seed = sampler_seed(r->sampler),
+        .n_drafted = r->drafting.n_drafted,
+        .n_accepted = r->drafting.n_accepted,
     };
+}
+
+static void reject_drafts(request *r)
+{
+    session_table *counters = r->branch->shared->session_table;
+    session_table_count(counters, LLM_COUNTER_DRAFTED_TOKENS, r->drafting.n_taken);
+    session_table_count(counters, LLM_COUNTER_ACCEPTED_TOKENS, r->drafting.n_right);
+    drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
+    branch_reject_drafts(r->branch);
 }
 
 static void finish(request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
 {
     branch *b = r->branch;
     if (r->phase == REQUEST_RUNNING) {
+        reject_drafts(r);
         const uint32_t n_visible = count_visible(r);
         if (outcome == LLM_OUTCOME_STOP) {
             truncate_invisible(r, n_visible);
@@ -353,6 +366,19 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
     } else if (!begin_sampling(r, threads, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
     }
+}
+
+bool request_accept_draft(request *r)
+{
+    if (r->phase != REQUEST_RUNNING) {
+        return false; /* the request's end has rejected its drafts */
+    }
+    if (!r->is_sampling && !outbox_is_full(&r->out) && drafting_accept(&r->drafting, r->next_token)) {
+        branch_accept_draft(r->branch, r->next_token);
+        return true;
+    }
+    reject_drafts(r);
+    return false;
 }
 
 bool request_take_sampled(request *r, const model *m)

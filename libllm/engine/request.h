@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "boundary/wire.h"
+#include "engine/drafting.h"
 #include "engine/outbox.h"
 #include "engine/sampling.h"
 #include "llm.h"
@@ -47,14 +48,15 @@ typedef struct request {
     checkpoint_points points; /* where the prompt's checkpoints are taken */
     resume_plan plan;         /* set by request_begin */
     bool is_decoding;         /* the whole prompt is consumed */
-    int32_t next_token;       /* token that is sampled and not yet consumed; -1 if there is none */
-    uint32_t max_tokens;      /* maximum number of generated tokens; > 0, and at most what the context can hold */
-    uint32_t min_tokens;      /* stop strings are not searched for in the first min_tokens tokens */
-    uint32_t n_answer_stops;  /* the first n_answer_stops stop strings are not searched for in reasoning */
-    stop stop;                /* owned */
-    sampler *sampler;         /* owned by `job` if there is a job, else by the request */
-    sampling_job *job;        /* owned. NULL until a thread samples for the request (sampling.h) */
-    bool is_sampling;         /* a thread is picking the next token, so the request takes part in no step */
+    drafting drafting;
+    int32_t next_token;      /* token that is sampled and not yet consumed; -1 if there is none */
+    uint32_t max_tokens;     /* maximum number of generated tokens; > 0, and at most what the context can hold */
+    uint32_t min_tokens;     /* stop strings are not searched for in the first min_tokens tokens */
+    uint32_t n_answer_stops; /* the first n_answer_stops stop strings are not searched for in reasoning */
+    stop stop;               /* owned */
+    sampler *sampler;        /* owned by `job` if there is a job, else by the request */
+    sampling_job *job;       /* owned. NULL until a thread samples for the request (sampling.h) */
+    bool is_sampling;        /* a thread is picking the next token, so the request takes part in no step */
 
     uint32_t n_generated; /* sampled tokens, including a token that ended the turn */
     uint64_t n_bytes;     /* bytes of the texts of all generated tokens */
@@ -106,6 +108,11 @@ void request_consumed(request *r);
 /* Called when a step has produced the logits after the request's last token. Samples a token and moves its text to the
  * outbox. May end the request. A slow sampler runs in a sampling thread, and is_sampling is set meanwhile. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
+
+/* Called when request_sample has returned. If it has picked the next draft token of the last model call, moves this
+ * token into the branch and returns true. Then the caller samples from the logits after the draft token. Otherwise
+ * returns false, and the other draft tokens are gone from the branch's sequence. */
+bool request_accept_draft(request *r);
 
 /* Called for a request that has a slot and whose is_sampling is set. If the sampling thread has picked the token,
  * continues the request and returns true. */

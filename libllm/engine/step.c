@@ -87,6 +87,36 @@ static void choose_checkpoint(step *t)
     }
 }
 
+/* How many draft tokens the request could verify. A slow sampler picks in another thread, so the logits after a draft
+ * token would have to wait for it. The last token of an answer is not consumed. */
+static uint32_t n_drafts_max(const step *t, const request *r)
+{
+    const bool can =
+        t->has_drafts && r->is_decoding && !branch_takes_checkpoints(r->branch) && !sampler_is_slow(r->sampler);
+    const uint32_t n_left = r->max_tokens - r->n_generated;
+    return can && n_left > 1 ? n_left - 1 : 0;
+}
+
+/* Finds drafts for all requests, also for those that verify none in this step: the guess is compared with the next token
+ * all the same. A step that prefills verifies none, since its time is for the prompts. */
+static void plan_drafts(step *t)
+{
+    draft_candidate candidates[LLM_SEQUENCES_MAX];
+    uint32_t n_drafts[LLM_SEQUENCES_MAX];
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        request *r = t->requests[i];
+        drafting_find(&r->drafting, r->branch, r->next_token, n_drafts_max(t, r));
+        candidates[i] = (draft_candidate){r->drafting.n_found, r->drafting.n_matched, &r->drafting.rates};
+    }
+    const model_info *info = &t->model->info;
+    const uint32_t n_batch = info->n_batch - t->n_requests, n_outputs = info->n_outputs_max - t->n_requests;
+    const uint32_t n_max = step_has(t, STEP_PREFILL) ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
+    draft_plan(candidates, t->n_requests, n_max, &t->draft_costs, n_drafts);
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        drafting_take(&t->requests[i]->drafting, n_drafts[i]);
+    }
+}
+
 void step_plan(step *t)
 {
     uint32_t left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
@@ -109,6 +139,17 @@ void step_plan(step *t)
             .pace = t->pace,
         },
         t->take);
+    plan_drafts(t);
+}
+
+bool step_drop_drafts(step *t)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        has = has || t->requests[i]->drafting.n_taken > 0;
+        drafting_take(&t->requests[i]->drafting, 0);
+    }
+    return has;
 }
 
 /* ---- the model call ---- */
@@ -127,6 +168,13 @@ static void add_tokens(step *t, uint32_t i)
     }
     t->output_at[i] = n - 1;
     t->outputs[n - 1] = r->is_decoding || at + t->take[i] == prompt->n_tokens;
+    for (uint32_t k = 0; k < r->drafting.n_taken; k++, n++) {
+        t->tokens[n] = r->drafting.tokens[k];
+        t->positions[n] = (int32_t)(at + 1 + k);
+        t->seqs[n] = (uint16_t)r->branch->slot;
+        t->outputs[n] = 1;
+        t->n_drafts++;
+    }
     t->batch.n = n;
 }
 
@@ -143,7 +191,7 @@ static step_part part_of(const request *r)
 
 static void build_batch(step *t, unsigned parts)
 {
-    t->batch.n = 0;
+    t->batch.n = t->n_drafts = 0;
     for (uint32_t i = 0; i < t->n_requests; i++) {
         const request *r = t->requests[i];
         t->is_called[i] = t->take[i] > 0 && is_alive(r) && (parts & (unsigned)part_of(r)) != 0;
@@ -227,7 +275,7 @@ static model_result call_model(step *t)
     session_table_count(t->session_table, LLM_COUNTER_STEP_US, t->call_us);
     t->n_decoded = n_decode;
     if (result == MODEL_OK) {
-        session_table_count(t->session_table, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
+        session_table_count(t->session_table, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode - t->n_drafts);
     }
     return result;
 }
@@ -237,7 +285,14 @@ void step_learn(step *t, uint64_t sampling_us)
     if (t->batch.n == 0) {
         return;
     }
-    schedule_learn(&t->pace, t->batch.n - t->n_decoded, t->depth, t->n_decoded, (double)(t->call_us + sampling_us));
+    const uint32_t n_prefill = t->batch.n - t->n_decoded - t->n_drafts;
+    const double us = (double)(t->call_us + sampling_us);
+    if (t->n_drafts == 0) {
+        schedule_learn(&t->pace, n_prefill, t->depth, t->n_decoded, us);
+    }
+    if (n_prefill == 0) {
+        draft_learn_cost(&t->draft_costs, t->n_decoded, t->n_drafts, us);
+    }
     t->table->pace.token_us = t->pace.prefill_token_us;
 }
 
@@ -250,6 +305,11 @@ float *step_logits(step *t, uint32_t index)
 {
     const uint32_t at = t->output_at[index];
     return t->is_called[index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
+}
+
+float *step_draft_logits(step *t, uint32_t index, uint32_t draft)
+{
+    return t->model->ops->logits(t->model, t->output_at[index] + 1 + draft);
 }
 
 static void add_due(step *t, const request *r, checkpoint_due reached)
@@ -275,6 +335,7 @@ static void consume(step *t)
         if (!t->is_called[i]) {
             continue;
         }
+        branch_drafted(r->branch, r->drafting.n_taken);
         branch_consumed(r->branch, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
         const checkpoint_due reached = r->is_decoding ? CHECKPOINT_NONE : reach_point(r, step_logits(t, i));
         if (reached != CHECKPOINT_NONE || r == t->checkpoint) {

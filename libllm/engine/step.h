@@ -10,6 +10,7 @@
 #include "boundary/session_table.h"
 #include "engine/request.h"
 #include "model/model.h"
+#include "policy/draft.h"
 #include "policy/schedule.h"
 #include "sessions/branch_table.h"
 
@@ -29,6 +30,7 @@ typedef struct step {
     branch_table *table;          /* the engine's */
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
+    bool has_drafts;
 
     /* returns whether to stop the current call. Called often during a call that only prefills */
     bool (*stop)(void *context);
@@ -36,9 +38,11 @@ typedef struct step {
 
     uint32_t turn;
     schedule_pace pace;
+    draft_costs draft_costs;
     uint64_t call_began_us; /* start of the current or last call */
     uint64_t call_us;       /* duration of the last call */
-    uint32_t n_decoded;     /* decoded tokens in the current or last call */
+    uint32_t n_decoded;     /* decoded tokens in the current or last call, drafts not counted */
+    uint32_t n_drafts;      /* draft tokens in the current or last call */
     double depth;           /* mean depth of the call's prompt tokens (schedule.h) */
 
     /* the current step; the first arrays have an element per request, the last four an element per token of the
@@ -46,7 +50,7 @@ typedef struct step {
     uint32_t n_requests;
     request *requests[LLM_SEQUENCES_MAX];
     uint32_t take[LLM_SEQUENCES_MAX];
-    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the request's last token */
+    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the request's last token, drafts not counted */
     bool is_called[LLM_SEQUENCES_MAX];     /* the request has tokens in the current call */
     request *checkpoint;                   /* a decoding request whose checkpoint is taken after this step; or NULL */
     uint32_t n_due;                        /* number of checkpoints that are due after the last call */
@@ -67,6 +71,9 @@ void step_close(step *t);
 void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
+
+/* Removes all draft tokens from the planned step. Returns false if the step has none. */
+bool step_drop_drafts(step *t);
 
 /* Removes requests from the step that have ended since they were added. An ended request may be freed. */
 void step_drop_ended(step *t);
@@ -100,5 +107,7 @@ double step_expected_us(const step *t);
  * if the call produced no logits for this request. The last call must have succeeded. A sampler may modify the logits.
  * The logits are valid until the next call. */
 float *step_logits(step *t, uint32_t index);
+/* The same, after draft token number `draft` of the request. */
+float *step_draft_logits(step *t, uint32_t index, uint32_t draft);
 
 #endif

@@ -39,7 +39,8 @@ static bool is_torn(const branch *b)
 
 static void assert_invariant(const branch *b)
 {
-    assert(is_torn(b) || !branch_has_slot(b) || branch_n_tokens(b) == model_of(b)->ops->position(model_of(b), slot(b)));
+    assert(is_torn(b) || !branch_has_slot(b) ||
+           branch_n_tokens(b) + b->n_drafts == model_of(b)->ops->position(model_of(b), slot(b)));
     (void)b;
 }
 

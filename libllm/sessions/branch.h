@@ -21,7 +21,8 @@
  * a while (decode_step.c).
  *
  * The resident tokens of a branch are its tokens in the session table. Invariant: the sequence of a branch with a slot
- * holds exactly the resident tokens, unless the branch is torn. If a branch without a slot has a parked state, the
+ * holds exactly the resident tokens, unless the branch is torn. While draft tokens are verified, they follow the
+ * resident tokens in the sequence. If a branch without a slot has a parked state, the
  * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
  * first `parked.k` are dropped. The next request prefills what it needs of them.
  *
@@ -145,6 +146,7 @@ typedef struct branch {
      * the number of tokens that the truncation removed. For all other branches, n_kept is 0. It becomes 0 when a
      * request has continued the kept branch. */
     uint32_t n_kept;
+    uint32_t n_drafts; /* draft tokens that the sequence holds after the resident tokens; 0 between steps */
 
     branch_claim *running; /* the generation that uses the branch, or NULL */
     branch_claim *waiting; /* first generation in the queue for this branch */
@@ -195,6 +197,12 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
 /* appends tokens that a successful model step consumed */
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
+/* branch_draft.c: the last successful model step has added n draft tokens to the sequence, after the tokens that the
+ * branch consumes. They are accepted in order, then the rest is rejected. Only for models without checkpoints, which
+ * can be truncated anywhere. branch_reject_drafts invalidates the branch if the model cannot truncate the sequence */
+void branch_drafted(branch *b, uint32_t n);
+void branch_accept_draft(branch *b, int32_t token);
+void branch_reject_drafts(branch *b);
 void branch_decoding(branch *b); /* the whole prompt is consumed */
 /* called when the generation is over. The client knows or has seen the first n_visible tokens. An invalid branch stays
  * invalid */

@@ -1,10 +1,12 @@
-/* Storms: thousands of random commands on few sessions, with and without faults. Every request ends exactly once, whatever
+/* Storms: thousands of random commands on few sessions, with and without faults, with drafts where the memory has them. Every request ends exactly once, whatever
  * ends by itself says what it would say alone, and nothing is left behind. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 #include "engine_driver.h"
+
+#include "draft_oracle.h"
 
 enum { N_NAMES = 7, N_COMMANDS = 1500, PROMPT_MAX = 180, N_COMPARED_MAX = 250, N_HISTORIES = 4 };
 
@@ -139,7 +141,7 @@ static void storm_run(storm *s)
 
 static void check_texts(storm *s, const char *reference)
 {
-    driver *cold = driver_open_model(reference);
+    driver *cold = driver_open(&(llm_engine_options){.model = reference, .no_drafts = 1});
     uint32_t n_compared = 0;
     for (uint32_t i = 0; i < s->n_asked && n_compared < N_COMPARED_MAX; i++) {
         const answer *a = driver_answer(s->d, s->asked[i].request);
@@ -154,6 +156,7 @@ static void check_texts(storm *s, const char *reference)
 
 static void rage(const char *name, const char *reference, llm_policy policy, uint32_t n_sessions, uint64_t seed)
 {
+    oracle_open(reference, false, 80, seed);
     storm *s = storm_open(&(llm_engine_options){.model = name,
                                                 .n_sessions = n_sessions,
                                                 .capacity_policy = policy,
@@ -166,13 +169,16 @@ static void rage(const char *name, const char *reference, llm_policy policy, uin
     bool failed = s->n_outcomes[LLM_OUTCOME_FAILED] > 0;
     bool varied = s->n_outcomes[LLM_OUTCOME_CANCELLED] > 0 && s->n_outcomes[LLM_OUTCOME_LENGTH] > 0 &&
                   s->n_outcomes[LLM_OUTCOME_STOP] > 0;
+    const bool has_drafts = driver_counter(s->d, LLM_COUNTER_ACCEPTED_TOKENS) > 0;
     uint32_t n_faults = driver_close(s->d);
     free(s);
+    oracle_close();
     if (n_faults > 0 || !idle) {
         printf("in the storm on %s\n", name);
     }
     CHECK_INT(n_faults, 0);
     CHECK(idle && varied);
+    CHECK_INT(has_drafts, strstr(name, "dense") != NULL);
     CHECK_INT(failed, strstr(name, "fail_") != NULL);
 }
 

@@ -23,7 +23,9 @@ async def transcript_of(name: str, directory: Path) -> bytes:
             own = directory / str(n_served)
             own.mkdir()
             n_served += 1
-            return await stack.enter_async_context(serving(config_of(own, log_level="error", **overrides)))
+            return await stack.enter_async_context(
+                serving(config_of(own, log_level="error", speculate="off", **overrides))
+            )
 
         await SCENARIOS[name](transcript, serve, directory)
     return transcript.file()

@@ -129,6 +129,10 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """`resident` if past answers in the prompt have their generated tokens, whatever the template would render.
     Otherwise null.
     """
+    drafted_tokens: int = 0
+    """Draft tokens that the model has verified."""
+    accepted_tokens: int = 0
+    """Draft tokens that became part of the answer."""
     session_left_reason: Literal["queue_full"] | None = None
     """Why the request was answered without the session that prompt_cache_key or a similar member named. null if the
     request was answered in its session.

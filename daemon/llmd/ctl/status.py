@@ -48,6 +48,7 @@ def overview(raw: Json, counters: Counters) -> str:
         return int(counters.get(name, 0))
 
     consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
+    drafted, accepted = counter("drafted_tokens_total"), counter("accepted_tokens_total")
     steps, n_parked = counter("steps_total"), raw["places"].get("parked", 0)
     running, waiting = counter("requests_running"), counter("requests_waiting")
     pairs = [
@@ -58,6 +59,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(counter("decode_tokens_total"), "token")),
+        ("drafts", f"{text.counted(drafted, 'token')} verified, {text.count(accepted)} accepted"),
         ("first token", each(counters, "time_to_first_token_seconds_sum", "time_to_first_token_seconds_count")),
         ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
         ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),

@@ -5,6 +5,7 @@ Other APIs have them, too.
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from ..core.parts import End, Progress, RunningUsage
 
@@ -21,6 +22,10 @@ class Timings(msgspec.Struct, frozen=True):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: int | UnsetType = UNSET
+    """Draft tokens that the model has verified. Present if there were any."""
+    draft_n_accepted: int | UnsetType = UNSET
+    """Draft tokens that became part of the answer. Present if draft_n is."""
 
 
 class PromptProgress(msgspec.Struct, frozen=True):
@@ -39,9 +44,12 @@ def progress_at(now: Progress) -> PromptProgress:
 
 def timings_of(end: End) -> Timings:
     report, usage = end.session, end.usage
-    return _timings(
+    timings = _timings(
         usage.n_cached, report.prefilled_prompt_tokens, report.prefill_ms, usage.n_generated, report.decode_ms
     )
+    if report.drafted_tokens == 0:
+        return timings
+    return structs.replace(timings, draft_n=report.drafted_tokens, draft_n_accepted=report.accepted_tokens)
 
 
 def timings_at(now: RunningUsage) -> Timings:

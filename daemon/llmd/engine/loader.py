@@ -162,6 +162,7 @@ def engine_options(config: Config) -> EngineOptions:
         n_threads=config.threads,
         n_gpu_layers=config.gpu_layers,
         gap_ms_target=config.gap_target_ms,
+        no_drafts=config.speculate == "off",
         allow_oversize=config.oversize == "allow",
         crash_notice=_CRASH_NOTICE.format(model=config.model),
     )

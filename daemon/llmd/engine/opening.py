@@ -61,6 +61,7 @@ class EngineOptions:
     n_gpu_layers: int = -1
     gap_ms_target: int = 0
     exact: bool = False
+    no_drafts: bool = False
     allow_oversize: bool = False
     crash_notice: str | None = None
 

@@ -197,6 +197,8 @@ class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
     prefill_us: int
     decode_us: int
     seed: int
+    n_drafted: int = 0
+    n_accepted: int = 0
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):

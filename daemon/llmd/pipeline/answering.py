@@ -342,5 +342,7 @@ def report_of(generation: Generation) -> SessionReport:
         diverged_at=at,
         diverged_before=before,
         diverged_after=after,
+        drafted_tokens=finished.n_drafted,
+        accepted_tokens=finished.n_accepted,
         history="resident" if generation.work.prompt.is_after else None,
     )

@@ -1,0 +1,76 @@
+"""Answers with drafts and without: speed where the text repeats, and where it does not.
+
+A model with random weights never repeats what it has read. So a bias makes it write one token again and again. Then
+every guess is right, which is the most that drafts can gain. Without the bias, no guess is right, and the time must
+stay the same. The model `demo`, which comes with llmd, counts: there some guesses are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from llmd.process.config_table import DEMO_MODEL
+
+from . import client, models
+from .conversation import words
+from .daemon import Server, daemon
+from .report import Figure, Report
+
+MODELS = ("bench-dense", "demo")
+REPEATS = 5
+GAIN_AT_LEAST, SAME_AT_LEAST = 2.0, 0.98
+"""Targets: speed with drafts divided by speed without, where every guess is right, and where none is."""
+BIAS = {"logit_bias": {"100": 100}}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="tokens of an answer (200, with --short 80)")
+    parser.add_argument("--streams", type=int, default=1, metavar="N", help="answers at once (%(default)s)")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"{options.streams} answers of {_n_tokens(options)} tokens at once, with drafts and without"
+
+
+def _n_tokens(options: argparse.Namespace) -> int:
+    return int(options.tokens or (80 if options.short else 200))
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    path = str(DEMO_MODEL) if model == "demo" else models.path_of(model)
+    prose = {"prompt": words("prose", 60)}
+    cases: dict[str, tuple[dict[str, Any], float]] = {
+        "repeats": ({**prose, **BIAS}, GAIN_AT_LEAST),
+        "nothing repeats": (prose, SAME_AT_LEAST),
+    }
+    if model == "demo":
+        cases = {"counts": ({"messages": [{"role": "user", "content": "Count from 1 to 200."}]}, SAME_AT_LEAST)}
+    with daemon(path) as auto, daemon(path, speculate="off") as off:
+        for case, (body, at_least) in cases.items():
+            shares, accepted = [], 0.0
+            for repeat in range(options.repeats or REPEATS):
+                report.progress(f"{case}: {repeat + 1}")
+                without_s, _ = _answers(off, body, options)
+                with_s, accepted = _answers(auto, body, options)
+                shares.append(without_s / with_s)
+            report.add(Figure(case=case, quantity="speed / without", unit="", values=shares, at_least=at_least))
+            report.add(Figure(case=case, quantity="accepted drafts", unit="tokens", values=[accepted]))
+
+
+def _answers(server: Server, body: dict[str, Any], options: argparse.Namespace) -> tuple[float, float]:
+    """Returns the decode time in seconds and the number of accepted draft tokens per answer, as means."""
+    wanted = {**body, "max_tokens": _n_tokens(options), "temperature": 0, "ignore_eos": True}
+    path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+    with ThreadPoolExecutor(options.streams) as threads:
+        sessions = [
+            json.loads(answer)["session"]
+            for answer in threads.map(lambda _: client.ask(server.port, "POST", path, wanted), range(options.streams))
+        ]
+    n = len(sessions)
+    return (
+        sum(one["decode_ms"] for one in sessions) / 1000 / n,
+        sum(one.get("accepted_tokens", 0) for one in sessions) / n,
+    )

@@ -1,0 +1,176 @@
+#include "policy/draft.h"
+
+/* Match lengths from which the classes begin, and the assumed rates before the first try. The assumption weighs as much
+ * as ASSUMED tries. The first rate is so low that a text without repetitions is not slowed down by tries. */
+static const uint32_t CLASS_BEGIN[DRAFT_CLASSES] = {0, 5, 10, 20};
+static const double RATE_FIRST[DRAFT_CLASSES] = {0.15, 0.35, 0.6, 0.8};
+static const double ASSUMED = 2, KEPT = 0.95;
+
+static const uint32_t SIZE[DRAFT_SIZES] = {1, 2, 4, 8, 16};
+/* assumed cost of a draft token before the first measurement, as a share of a step */
+static const double COST_FIRST = 0.1;
+static const double COST_SHARE = 0.3, RATIO_MAX = 40; /* a larger ratio is an outlier */
+/* With more requests, the rows of the step leave nothing idle that drafts could use. */
+enum { DRAFT_REQUESTS_MAX = 16, PLAIN_EVERY = 32 };
+/* Drafts must promise this much more speed, because the promise is only an estimate. */
+static const double GAIN_MIN = 1.03, SPEED_MIN = 0.98;
+
+static uint32_t class_of(uint32_t n_matched)
+{
+    uint32_t c = DRAFT_CLASSES - 1;
+    while (n_matched < CLASS_BEGIN[c]) {
+        c--;
+    }
+    return c;
+}
+
+void draft_learn_rate(draft_rates *rates, uint32_t n_matched, bool is_right)
+{
+    const uint32_t c = class_of(n_matched);
+    rates->n_right[c] = KEPT * rates->n_right[c] + (is_right ? 1 : 0);
+    rates->n_tried[c] = KEPT * rates->n_tried[c] + 1;
+}
+
+double draft_rate(const draft_rates *rates, uint32_t n_matched)
+{
+    const uint32_t c = class_of(n_matched);
+    return (rates->n_right[c] + ASSUMED * RATE_FIRST[c]) / (rates->n_tried[c] + ASSUMED);
+}
+
+/* Returns the size whose cost is nearest to the cost of n_drafts tokens. */
+static uint32_t size_of(uint32_t n_drafts)
+{
+    uint32_t s = 0;
+    while (s + 1 < DRAFT_SIZES && 2 * n_drafts >= SIZE[s] + SIZE[s + 1]) {
+        s++;
+    }
+    return s;
+}
+
+void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts, double us)
+{
+    if (costs->n_decoding != n_decoding) {
+        if (n_drafts > 0) {
+            return; /* cannot be compared */
+        }
+        costs->n_decoding = n_decoding;
+        costs->plain_us = us;
+    }
+    costs->n_since = n_drafts > 0 ? costs->n_since + 1 : 0;
+    if (n_drafts == 0) {
+        costs->plain_us += COST_SHARE * (us - costs->plain_us);
+        return;
+    }
+    const uint32_t s = size_of(n_drafts);
+    const double ratio = 1 + (us / costs->plain_us - 1) * SIZE[s] / n_drafts;
+    const double bounded = ratio < 1 ? 1 : ratio > RATIO_MAX ? RATIO_MAX : ratio;
+    costs->ratio[s] = costs->ratio[s] == 0 ? bounded : costs->ratio[s] + COST_SHARE * (bounded - costs->ratio[s]);
+}
+
+static double ratio_of(const draft_costs *costs, uint32_t s)
+{
+    return costs->ratio[s] > 0 ? costs->ratio[s] : 1 + COST_FIRST * SIZE[s];
+}
+
+double draft_cost(const draft_costs *costs, uint32_t n_drafts)
+{
+    uint32_t below = 0, most = 0;
+    double least = 1, largest = 1;
+    for (uint32_t s = 0; s < DRAFT_SIZES; s++) {
+        below = most;
+        least = largest;
+        most = SIZE[s];
+        largest = ratio_of(costs, s);
+        if (n_drafts <= most) {
+            break;
+        }
+    }
+    return least + (largest - least) * (n_drafts - below) / (most - below);
+}
+
+/* The draft tokens in the order in which they are worth verifying. */
+typedef struct draft_order {
+    uint32_t n;
+    uint8_t request[DRAFT_TOKENS_MAX];
+    double gain[DRAFT_TOKENS_MAX]; /* probability that the token is right, and all tokens of the draft before it */
+} draft_order;
+
+/* Repeatedly adds the token that is right with the highest probability among the next tokens of all drafts. */
+static void order_tokens(const draft_candidate *candidates, uint32_t n, uint32_t n_max, draft_order *order,
+                         uint32_t *n_drafts)
+{
+    double gain[DRAFT_REQUESTS_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        n_drafts[i] = 0;
+        gain[i] = candidates[i].n_max > 0 ? draft_rate(candidates[i].rates, candidates[i].n_matched) : 0;
+    }
+    for (order->n = 0; order->n < n_max; order->n++) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < n; i++) {
+            best = gain[i] > gain[best] ? i : best;
+        }
+        if (gain[best] <= 0) {
+            return;
+        }
+        order->request[order->n] = (uint8_t)best;
+        order->gain[order->n] = gain[best];
+        const draft_candidate *c = &candidates[best];
+        const uint32_t k = ++n_drafts[best];
+        gain[best] = k < c->n_max ? gain[best] * draft_rate(c->rates, c->n_matched + k) : 0;
+    }
+}
+
+/* Returns how many of the first tokens in `order` give the most tokens per time. */
+static uint32_t best_number(const draft_order *order, uint32_t n, const draft_costs *costs)
+{
+    uint32_t best = 0;
+    double best_speed = n * GAIN_MIN, n_tokens = n;
+    for (uint32_t k = 1; k <= order->n; k++) {
+        n_tokens += order->gain[k - 1];
+        const double speed = n_tokens / draft_cost(costs, k);
+        if (speed > best_speed) {
+            best = k;
+            best_speed = speed;
+        }
+    }
+    return best;
+}
+
+/* Whether each request is about as fast as without drafts, if the first k tokens in `order` are verified. */
+static bool harms_nobody(const draft_order *order, uint32_t k, uint32_t n, const draft_costs *costs)
+{
+    double n_tokens[DRAFT_REQUESTS_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        n_tokens[i] = 1;
+    }
+    for (uint32_t j = 0; j < k; j++) {
+        n_tokens[order->request[j]] += order->gain[j];
+    }
+    const double cost = draft_cost(costs, k);
+    for (uint32_t i = 0; i < n; i++) {
+        if (n_tokens[i] < SPEED_MIN * cost) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
+                uint32_t *n_drafts)
+{
+    draft_order order = {.n = 0};
+    const bool is_measured = costs->plain_us > 0 && costs->n_decoding == n && costs->n_since < PLAIN_EVERY;
+    if (is_measured && n <= DRAFT_REQUESTS_MAX) {
+        order_tokens(candidates, n, n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX, &order, n_drafts);
+    }
+    uint32_t k = best_number(&order, n, costs);
+    while (k > 0 && !harms_nobody(&order, k, n, costs)) {
+        k--;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        n_drafts[i] = 0;
+    }
+    for (uint32_t j = 0; j < k; j++) {
+        n_drafts[order.request[j]]++;
+    }
+}

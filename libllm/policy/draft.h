@@ -1,0 +1,54 @@
+/* draft.h: decides how many draft tokens the requests of a step verify. A draft token is a guess. The model computes the
+ * logits after it in the same call as the logits after the token before it. If the sampler picks the guessed token,
+ * the step has generated one more token. If not, the work for this token and the rest of the draft was in vain.
+ *
+ * The decision compares expected tokens per time. It needs the probability that a draft token is right, and the time
+ * that draft tokens add to a step. Both are measured. The probability is measured also while no draft is verified: the
+ * guess is compared with the next token all the same. Pure. */
+#ifndef LLM_DRAFT_H
+#define LLM_DRAFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    DRAFT_TOKENS_MAX = 16, /* draft tokens of all requests of a step together */
+    DRAFT_CLASSES = 4,     /* classes of match lengths */
+    DRAFT_SIZES = 5,       /* sizes of drafts whose cost is measured: 1, 2, 4, 8 and 16 tokens */
+};
+
+/* How often draft tokens of one request were right, by the length of the match before them. */
+typedef struct draft_rates {
+    double n_right[DRAFT_CLASSES], n_tried[DRAFT_CLASSES]; /* older tries weigh less */
+} draft_rates;
+
+void draft_learn_rate(draft_rates *rates, uint32_t n_matched, bool is_right);
+double draft_rate(const draft_rates *rates, uint32_t n_matched);
+
+/* What draft tokens cost: time of a step with drafts, divided by the time of a step without. */
+typedef struct draft_costs {
+    double plain_us;           /* time of a step without drafts; 0 if not known */
+    uint32_t n_decoding;       /* number of requests in these steps */
+    uint32_t n_since;          /* steps with drafts since the last one without */
+    double ratio[DRAFT_SIZES]; /* 0 if not known */
+} draft_costs;
+
+/* Learns from a step that only decoded: n_decoding requests with n_drafts draft tokens took `us`. */
+void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts, double us);
+/* Returns the expected ratio of a step with n_drafts draft tokens to a step without. */
+double draft_cost(const draft_costs *costs, uint32_t n_drafts);
+
+typedef struct draft_candidate {
+    uint32_t n_max;     /* tokens of the request's draft; 0 if there is none */
+    uint32_t n_matched; /* length of the match before the draft */
+    const draft_rates *rates;
+} draft_candidate;
+
+/* Sets n_drafts[i], the number of draft tokens that request i verifies in this step. The requests are all that decode in
+ * the step. The sum is at most n_max and DRAFT_TOKENS_MAX. All are 0 if drafts are not expected to pay. All are 0, too,
+ * if the time of a step without drafts must be measured (again), because the costs are ratios to this time. No request
+ * is expected to generate its tokens at less than 0.98 of its speed without drafts. */
+void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
+                uint32_t *n_drafts);
+
+#endif

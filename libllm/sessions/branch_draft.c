@@ -1,0 +1,30 @@
+/* branch_draft.c: draft tokens in the sequence of a branch. A model call verifies them, and the caller then accepts them
+ * one after the other, or rejects the rest. */
+#include <assert.h>
+
+#include "sessions/branch.h"
+
+void branch_drafted(branch *b, uint32_t n)
+{
+    assert(b->n_drafts == 0 && branch_has_slot(b) && (n == 0 || !branch_takes_checkpoints(b)));
+    b->n_drafts = n;
+}
+
+void branch_accept_draft(branch *b, int32_t token)
+{
+    assert(b->n_drafts > 0);
+    b->n_drafts--;
+    branch_consumed(b, &token, 1);
+}
+
+void branch_reject_drafts(branch *b)
+{
+    if (b->n_drafts == 0) {
+        return;
+    }
+    b->n_drafts = 0;
+    const model *m = b->shared->model;
+    if (!m->ops->truncate((model *)m, (uint16_t)b->slot, branch_n_tokens(b))) {
+        branch_invalidate(b);
+    }
+}

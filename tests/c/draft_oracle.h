@@ -1,0 +1,148 @@
+/* draft_oracle.h: gives the engine drafts that are right or wrong as often as a test wants, and lets every step verify
+ * a random number of them. For test programs that are linked with --wrap=lookup_find and --wrap=draft_plan. The real drafts of a simulated
+ * model are nearly always wrong, since its text hardly repeats, and how many are verified depends on time.
+ *
+ * The oracle runs a model of its own on the sequence, and guesses the token with the largest logit. Only one
+ * engine of the test may have drafts. Used by its decode thread; `oracle_open` is called before. */
+#ifndef DRAFT_ORACLE_H
+#define DRAFT_ORACLE_H
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "policy/draft.h"
+#include "policy/lookup.h"
+#include "random.h"
+
+enum { ORACLE_CTX = 1024, ORACLE_SEQUENCES = 8, ORACLE_GUESSES = 6 };
+
+static struct {
+    model *model;
+    random_source random;
+    uint32_t right_in_100; /* how many of 100 guesses are those of the model */
+    /* tokens of each sequence. A guess begins in the sequence with the most tokens in common */
+    int32_t tokens[ORACLE_SEQUENCES][ORACLE_CTX];
+    uint32_t n[ORACLE_SEQUENCES];
+    uint32_t turn; /* sequence that is given up next */
+} oracle;
+
+static void oracle_open(const char *name, bool is_exact, uint32_t right_in_100, uint64_t seed)
+{
+    char error[200];
+    const model_options options = {.path = name,
+                                   .n_ctx = ORACLE_CTX,
+                                   .n_seq = ORACLE_SEQUENCES,
+                                   .n_batch = ORACLE_CTX,
+                                   .n_threads = 1,
+                                   .exact = is_exact};
+    const int status = model_open(name, &options, &oracle.model, error, sizeof error);
+    assert(status == LLM_OK);
+    (void)status;
+    oracle.random.state = seed * 2 + 1;
+    oracle.right_in_100 = right_in_100;
+    memset(oracle.n, 0, sizeof oracle.n);
+}
+
+static void oracle_close(void)
+{
+    oracle.model->ops->close(oracle.model);
+    oracle.model = NULL;
+}
+
+/* Returns the sequence whose first tokens are the given ones, as many as possible, and truncates it to those. */
+static uint16_t oracle_sequence(const int32_t *tokens, uint32_t n)
+{
+    uint32_t best = oracle.turn, n_best = 0;
+    for (uint32_t s = 0; s < ORACLE_SEQUENCES; s++) {
+        const uint32_t n_most = oracle.n[s] < n ? oracle.n[s] : n;
+        uint32_t n_common = 0;
+        while (n_common < n_most && oracle.tokens[s][n_common] == tokens[n_common]) {
+            n_common++;
+        }
+        if (n_common > n_best) {
+            best = s;
+            n_best = n_common;
+        }
+    }
+    model *m = oracle.model;
+    if (n_best == 0) {
+        oracle.turn = (oracle.turn + 1) % ORACLE_SEQUENCES;
+        m->ops->clear(m, (uint16_t)best);
+    } else if (n_best < oracle.n[best]) {
+        const bool is_truncated = m->ops->truncate(m, (uint16_t)best, n_best);
+        assert(is_truncated);
+        (void)is_truncated;
+    }
+    oracle.n[best] = n_best;
+    return (uint16_t)best;
+}
+
+/* Adds the tokens to the sequence, and returns the likeliest next token. */
+static int32_t oracle_next(uint16_t seq, const int32_t *tokens, uint32_t n)
+{
+    model *m = oracle.model;
+    int32_t positions[ORACLE_CTX];
+    uint16_t seqs[ORACLE_CTX];
+    uint8_t outputs[ORACLE_CTX] = {0};
+    if (oracle.n[seq] + n > ORACLE_CTX) {
+        return 0; /* a wrong guess does no harm */
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        positions[i] = (int32_t)(oracle.n[seq] + i);
+        seqs[i] = seq;
+        oracle.tokens[seq][oracle.n[seq] + i] = tokens[i];
+    }
+    outputs[n - 1] = 1;
+    const model_batch batch = {.n = n, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs};
+    const model_result result = m->ops->decode(m, &batch);
+    assert(result == MODEL_OK);
+    (void)result;
+    oracle.n[seq] += n;
+    const float *logits = m->ops->logits(m, n - 1);
+    int32_t best = 0;
+    for (uint32_t i = 1; i < m->info.n_vocab; i++) {
+        best = logits[i] > logits[best] ? (int32_t)i : best;
+    }
+    return best;
+}
+
+uint32_t __wrap_lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft, uint32_t n_max,
+                            uint32_t *n_matched);
+void __wrap_draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
+                       uint32_t *n_drafts);
+
+uint32_t __wrap_lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft, uint32_t n_max,
+                            uint32_t *n_matched)
+{
+    (void)l;
+    const uint16_t seq = oracle_sequence(tokens, n);
+    if (n > oracle.n[seq]) {
+        (void)oracle_next(seq, tokens + oracle.n[seq], n - oracle.n[seq]);
+    }
+    const uint32_t n_guesses = n_max < ORACLE_GUESSES ? n_max : ORACLE_GUESSES;
+    int32_t last = next;
+    for (uint32_t i = 0; i < n_guesses; i++) {
+        last = draft[i] = oracle_next(seq, &last, 1);
+        if (random_below(&oracle.random, 100) >= oracle.right_in_100) {
+            draft[i] = (int32_t)random_below(&oracle.random, oracle.model->info.n_vocab);
+        }
+    }
+    *n_matched = LOOKUP_MATCH_MIN;
+    return n_guesses;
+}
+
+void __wrap_draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
+                       uint32_t *n_drafts)
+{
+    (void)costs;
+    uint32_t n_left = n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t n_most = candidates[i].n_max < n_left ? candidates[i].n_max : n_left;
+        n_drafts[i] = random_below(&oracle.random, n_most + 1);
+        n_left -= n_drafts[i];
+    }
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* The text that a session repeats is found (lookup.h), and drafts are verified only where they pay (draft.h). */
+#include <stdlib.h>
+
+#include "check.h"
+#include "policy/draft.h"
+#include "policy/lookup.h"
+#include "random.h"
+
+static void the_text_after_the_longest_match_is_the_draft(void)
+{
+    /* 1 2 3 comes twice, the second time after 9 9 9; what follows is 40 and 50 */
+    const int32_t tokens[] = {9, 9, 9, 1, 2, 3, 50, 51, 52, 7, 1, 2, 3, 40, 41, 42, 9, 9, 9, 1, 2};
+    lookup l;
+    int32_t draft[4];
+    uint32_t n_matched = 0;
+    CHECK(lookup_open(&l, 21));
+    CHECK_INT(lookup_find(&l, tokens, 21, 3, draft, 4, &n_matched), 4);
+    CHECK_INT(n_matched, 6);
+    CHECK(draft[0] == 50 && draft[1] == 51 && draft[2] == 52 && draft[3] == 7);
+    CHECK_INT(lookup_find(&l, tokens, 15, 99, draft, 4, &n_matched), 0);
+    CHECK_INT(n_matched, 0);
+    lookup_close(&l);
+}
+
+static void a_text_that_repeats_continues_beyond_its_end(void)
+{
+    const int32_t tokens[] = {5, 6, 5, 6, 5};
+    lookup l;
+    int32_t draft[5];
+    uint32_t n_matched = 0;
+    CHECK(lookup_open(&l, 5));
+    CHECK_INT(lookup_find(&l, tokens, 5, 6, draft, 5, &n_matched), 5);
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(draft[i], i % 2 == 0 ? 5 : 6);
+    }
+    lookup_close(&l);
+}
+
+/* Any sequence, grown, truncated and changed: a draft always stands after a match of the stated length. */
+static void a_draft_always_follows_its_match(void)
+{
+    enum { N = 400 };
+    random_source r = {5};
+    for (int round = 0; round < 200; round++) {
+        int32_t tokens[N], draft[8];
+        lookup l;
+        uint32_t n = random_below(&r, 20), n_found = 0;
+        for (uint32_t i = 0; i < N; i++) {
+            tokens[i] = (int32_t)random_below(&r, 3);
+        }
+        CHECK(lookup_open(&l, n));
+        while (n < N - 20) {
+            const int32_t next = tokens[n];
+            uint32_t n_matched = 0;
+            if (lookup_find(&l, tokens, n, next, draft, 8, &n_matched) > 0) {
+                bool is_there = false;
+                for (uint32_t place = n_matched; place <= n && !is_there; place++) {
+                    bool is_equal = true;
+                    for (uint32_t i = 0; i < n_matched; i++) {
+                        is_equal = is_equal && tokens[place - 1 - i] == tokens[n - i];
+                    }
+                    for (uint32_t i = 0; i < 8 && is_equal && place + i <= n; i++) {
+                        is_equal = draft[i] == tokens[place + i];
+                    }
+                    is_there = is_equal;
+                }
+                CHECK(n_matched >= LOOKUP_MATCH_MIN && n_matched <= LOOKUP_MATCH_MAX && is_there);
+                n_found++;
+            }
+            n = random_below(&r, 30) == 0 && n > 10 ? n - 10 : n + 1 + random_below(&r, 5);
+        }
+        CHECK(n_found > 20);
+        lookup_close(&l);
+    }
+}
+
+static draft_costs costs_of(uint32_t n_decoding, double token_share)
+{
+    draft_costs costs = {.n_decoding = 0};
+    draft_learn_cost(&costs, n_decoding, 0, 1000);
+    for (uint32_t n = 1; n <= DRAFT_TOKENS_MAX; n *= 2) {
+        draft_learn_cost(&costs, n_decoding, n, 1000 * (1 + token_share * n));
+    }
+    draft_learn_cost(&costs, n_decoding, 0, 1000);
+    return costs;
+}
+
+static draft_rates rates_of(double rate)
+{
+    draft_rates rates = {.n_tried = {0}};
+    for (uint32_t c = 0; c < DRAFT_CLASSES; c++) {
+        rates.n_tried[c] = 1e6;
+        rates.n_right[c] = rate * 1e6;
+    }
+    return rates;
+}
+
+static uint32_t planned(double rate, double token_share)
+{
+    const draft_rates rates = rates_of(rate);
+    const draft_costs costs = costs_of(1, token_share);
+    const draft_candidate candidate = {16, 8, &rates};
+    uint32_t n = 99;
+    draft_plan(&candidate, 1, 16, &costs, &n);
+    return n;
+}
+
+static void drafts_are_verified_where_they_pay(void)
+{
+    CHECK_INT(planned(0.95, 0), 16);
+    CHECK_INT(planned(0.05, 0.2), 0);
+    CHECK_INT(planned(0.3, 0.4), 0);
+    CHECK(planned(0.9, 0.1) > planned(0.6, 0.1) && planned(0.6, 0.1) > 0);
+    CHECK_INT(planned(0.99, 1), 0); /* a draft token costs as much as a step */
+}
+
+/* Without the time of a plain step there is nothing to compare with. */
+static void costs_are_measured_first_and_again(void)
+{
+    const draft_rates rates = rates_of(1);
+    const draft_candidate candidates[] = {{8, 8, &rates}, {8, 8, &rates}};
+    draft_costs costs = {.n_decoding = 0};
+    uint32_t n[2];
+    draft_plan(candidates, 1, 16, &costs, n);
+    CHECK_INT(n[0], 0);
+    draft_learn_cost(&costs, 1, 0, 1000);
+    draft_plan(candidates, 1, 16, &costs, n);
+    CHECK(n[0] > 0);
+    draft_plan(candidates, 2, 16, &costs, n);
+    CHECK_INT(n[0] + n[1], 0);
+    uint32_t n_steps = 0;
+    do {
+        draft_learn_cost(&costs, 1, 8, 1500);
+        draft_plan(candidates, 1, 16, &costs, n);
+        n_steps++;
+    } while (n[0] > 0 && n_steps < 1000);
+    CHECK(n_steps > 10 && n_steps < 100);
+}
+
+/* A request without a draft is not slowed down for others; requests that all gain share the step. */
+static void no_request_becomes_slower_for_others(void)
+{
+    const draft_rates good = rates_of(0.95), bad = rates_of(0);
+    const draft_costs costs = costs_of(2, 0.1);
+    uint32_t n[2];
+    draft_plan((draft_candidate[]){{8, 8, &good}, {0, 0, &bad}}, 2, 16, &costs, n);
+    CHECK_INT(n[0] + n[1], 0);
+    draft_plan((draft_candidate[]){{8, 8, &good}, {8, 8, &good}}, 2, 16, &costs, n);
+    CHECK(n[0] > 0 && n[1] > 0 && n[0] + n[1] <= 16);
+    draft_plan((draft_candidate[]){{8, 8, &good}, {8, 8, &good}}, 2, 3, &costs, n);
+    CHECK(n[0] + n[1] <= 3);
+}
+
+static void rates_follow_what_happens(void)
+{
+    draft_rates rates = {.n_tried = {0}};
+    const double first = draft_rate(&rates, 4);
+    for (int i = 0; i < 100; i++) {
+        draft_learn_rate(&rates, 4, true);
+        draft_learn_rate(&rates, 30, false);
+    }
+    CHECK(draft_rate(&rates, 4) > 0.85 && first < 0.3);
+    CHECK(draft_rate(&rates, 30) < 0.1);
+    CHECK(draft_rate(&rates, 7) > first); /* not tried: still assumed */
+}
+
+int main(void)
+{
+    RUN(the_text_after_the_longest_match_is_the_draft);
+    RUN(a_text_that_repeats_continues_beyond_its_end);
+    RUN(a_draft_always_follows_its_match);
+    RUN(drafts_are_verified_where_they_pay);
+    RUN(costs_are_measured_first_and_again);
+    RUN(no_request_becomes_slower_for_others);
+    RUN(rates_follow_what_happens);
+    return CHECK_RESULT();
+}

@@ -1,0 +1,189 @@
+/* Drafts change no answer: with drafts that are right or wrong at every position, an engine returns the same answers,
+ * and its branches hold the same tokens, as an engine without drafts. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+#include "draft_oracle.h"
+
+enum { N_CASES = 40, N_TOGETHER = 5, N_PROMPT_MAX = 60, N_TOKENS_MAX = 1024 };
+
+static const uint32_t rights[] = {0, 50, 90, 100};
+
+static driver *opened(const char *name, bool has_drafts)
+{
+    return driver_open(&(llm_engine_options){.model = name,
+                                             .n_sessions = N_TOGETHER,
+                                             .n_batch = 64,
+                                             .n_threads = 1,
+                                             .exact = strstr(name, ".gguf") != NULL,
+                                             .no_drafts = !has_drafts});
+}
+
+static generate_call any_call(random_source *r, const char *session, const int32_t *prompt, uint32_t n_prompt)
+{
+    return (generate_call){
+        .session = session,
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = 1 + random_below(r, 60),
+        .stop = random_below(r, 3) == 0 ? " the" : NULL,
+        .temperature = (float)random_below(r, 3) / 4,
+        .seed = random_below(r, 1000),
+        .n_logprobs_and_1 = random_below(r, 3),
+        .flags = random_below(r, 3) == 0 ? LLM_GENERATE_RETURN_TOKENS : 0,
+        .min_tokens = random_below(r, 4) == 0 ? 5 : 0,
+        .bias = random_below(r, 4) == 0 ? (logit_bias){260, 3} : (logit_bias){0, 0},
+        .constraint = random_below(r, 6) == 0 ? "{\"grammar\":\"root ::= .*\",\"lazy\":true,\"triggers\":[{\"type\":"
+                                                "\"word\",\"value\":\" a\"}]}"
+                                              : NULL,
+    };
+}
+
+static bool are_bytes_equal(const void *a, const void *b, size_t n_bytes)
+{
+    return n_bytes == 0 || memcmp(a, b, n_bytes) == 0; /* memcmp takes no NULL */
+}
+
+static bool are_equal(const answer *a, const answer *b)
+{
+    const wire_finished *f = &a->finished, *g = &b->finished;
+    return a->n_text == b->n_text && are_bytes_equal(a->text, b->text, a->n_text) && f->outcome == g->outcome &&
+           f->status == g->status && f->n_generated == g->n_generated && f->n_resident == g->n_resident &&
+           f->n_visible == g->n_visible && f->stop_index == g->stop_index && a->n_token_ids == b->n_token_ids &&
+           are_bytes_equal(a->token_ids, b->token_ids, a->n_token_ids * sizeof *a->token_ids) &&
+           are_bytes_equal(a->ends, b->ends, a->n_token_ids * sizeof *a->ends) && a->n_logprobs == b->n_logprobs &&
+           are_bytes_equal(a->logprobs, b->logprobs, a->n_logprobs * sizeof *a->logprobs);
+}
+
+/* Compares the tokens of a session in both engines. Appends some to them for the next turn, and returns how many there
+ * are then; 0 if they differ. */
+static uint32_t next_prompt(driver *d, driver *plain, const char *session, random_source *r, int32_t *out)
+{
+    static int32_t other[N_TOKENS_MAX];
+    const uint32_t n = driver_tokens(d, driver_session(d, session).entry, out, N_TOKENS_MAX);
+    const uint32_t n_other = driver_tokens(plain, driver_session(plain, session).entry, other, N_TOKENS_MAX);
+    if (n == 0 || n != n_other || memcmp(out, other, n * sizeof *out) != 0) {
+        return 0;
+    }
+    const uint32_t n_more = 1 + random_below(r, 20);
+    make_prompt(out + n, n_more, random_next(r));
+    return n + n_more;
+}
+
+static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
+{
+    static int32_t prompts[N_TOGETHER][N_TOKENS_MAX];
+    static const char *const names[N_TOGETHER] = {"a", "b", "c", "d", "e"};
+    oracle_open(name, strstr(name, ".gguf") != NULL, right_in_100, right_in_100 + 1);
+    driver *d = opened(name, true), *plain = opened(name, false);
+    random_source r = {right_in_100 * 2 + 1};
+    uint32_t n_prompt[N_TOGETHER];
+    for (uint32_t c = 0; c < n_cases; c++) {
+        uint64_t asked[N_TOGETHER], asked_plain[N_TOGETHER];
+        for (uint32_t i = 0; i < N_TOGETHER; i++) {
+            if (c % 4 == 0) {
+                n_prompt[i] = 2 + random_below(&r, N_PROMPT_MAX - 2);
+                make_prompt(prompts[i], n_prompt[i], random_next(&r));
+            }
+            const generate_call call = any_call(&r, names[i], prompts[i], n_prompt[i]);
+            asked[i] = driver_generate(d, &call);
+            asked_plain[i] = driver_generate(plain, &call);
+        }
+        driver_wait_all(d);
+        driver_wait_all(plain);
+        driver_fence(d);
+        driver_fence(plain);
+        for (uint32_t i = 0; i < N_TOGETHER; i++) {
+            CHECK(are_equal(driver_answer(d, asked[i]), driver_answer(plain, asked_plain[i])));
+            CHECK_INT(driver_answer(plain, asked_plain[i])->finished.n_drafted, 0);
+            n_prompt[i] = next_prompt(d, plain, names[i], &r, prompts[i]);
+            CHECK(n_prompt[i] > 0);
+        }
+    }
+    const uint64_t n_drafted = driver_counter(d, LLM_COUNTER_DRAFTED_TOKENS);
+    const uint64_t n_accepted = driver_counter(d, LLM_COUNTER_ACCEPTED_TOKENS);
+    CHECK(n_drafted > 20 * n_cases);
+    CHECK(right_in_100 == 0 ? n_accepted < n_drafted / 20 : n_accepted > n_drafted * right_in_100 / 400);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(driver_close(plain), 0);
+    oracle_close();
+}
+
+static void no_answer_changes(void)
+{
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        compare("sim:dense", N_CASES, rights[i]);
+    }
+}
+
+/* On real models, equal to the bit where the arithmetic does not depend on batch shapes (LLMD_TEST_EXACT). */
+static void no_answer_of_a_real_model_changes(void)
+{
+    static const char *const files[] = {"tiny-dense.gguf", "tiny-dense-q8.gguf", "tiny-experts.gguf",
+                                        "tiny-latent.gguf", "tiny-indexed.gguf"};
+    const char *models = getenv("LLMD_TEST_MODELS");
+    for (size_t i = 0; models != NULL && getenv("LLMD_TEST_EXACT") != NULL && i < sizeof files / sizeof *files; i++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", models, files[i]);
+        compare(path, 4, 80);
+    }
+}
+
+/* A request that is cancelled between a draft and its acceptance leaves a branch that continues correctly. */
+static void a_cancelled_answer_leaves_a_valid_branch(void)
+{
+    enum { N_PROMPT = 30, N_ROUNDS = 60 };
+    static const char name[] = "sim:dense,length=0";
+    oracle_open(name, false, 80, 1);
+    driver *d = opened(name, true), *plain = opened(name, false);
+    random_source r = {7};
+    static int32_t prompt[N_TOKENS_MAX];
+    for (uint32_t i = 0; i < N_ROUNDS; i++) {
+        make_prompt(prompt, N_PROMPT, i);
+        driver_wait(d, driver_reset(d, 0, "a"));
+        generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 600};
+        const uint64_t asked = driver_generate(d, &call);
+        driver_wait_text(d, asked);
+        driver_cancel(d, asked);
+        const answer *a = driver_wait(d, asked);
+        CHECK(a->finished.outcome == LLM_OUTCOME_CANCELLED || a->finished.outcome == LLM_OUTCOME_LENGTH);
+        driver_fence(d);
+        const uint32_t n = driver_tokens(d, driver_session(d, "a").entry, prompt, N_TOKENS_MAX);
+        CHECK(n >= N_PROMPT);
+        make_prompt(prompt + n, 3, random_next(&r));
+        call.n_prompt = n + 3;
+        call.max_tokens = 20;
+        a = driver_wait(d, driver_generate(d, &call));
+        CHECK_INT(a->n_reused, n);
+        CHECK(driver_equals_cold(plain, &call, a));
+    }
+    CHECK(driver_counter(d, LLM_COUNTER_ACCEPTED_TOKENS) > 100);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(driver_close(plain), 0);
+    oracle_close();
+}
+
+/* A model whose memory cannot be truncated anywhere verifies no drafts so far. */
+static void other_memory_has_none(void)
+{
+    static const char *const names[] = {"sim:window", "sim:recurrent", "sim:hybrid"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        driver *d = opened(names[i], true);
+        int32_t prompt[20];
+        make_prompt(prompt, 20, 1);
+        const generate_call call = {.prompt = prompt, .n_prompt = 20, .max_tokens = 100};
+        CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.n_drafted, 0);
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
+int main(void)
+{
+    RUN(no_answer_changes);
+    RUN(no_answer_of_a_real_model_changes);
+    RUN(a_cancelled_answer_leaves_a_valid_branch);
+    RUN(other_memory_has_none);
+    return CHECK_RESULT();
+}
