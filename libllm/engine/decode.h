@@ -103,7 +103,8 @@ typedef struct decode {
     /* requests without a slot must ask for a slot again. Set when a request has ended, KV cells were freed, the store
      * has read a state, or a command has changed a session */
     bool may_assign_slots;
-    /* earliest time at which a request, or a state to be written, stops waiting for the disk. 0 if none waits */
+    /* Requests and states to be written wait for the disk at most until some time. This is the earliest of these times,
+     * or 0 if none waits */
     uint64_t fetched_by_us;
     uint64_t idle_ms_max; /* 0 if sessions do not expire */
     idle_clock idle_clock;

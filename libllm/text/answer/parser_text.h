@@ -9,9 +9,9 @@
 
 #include <string>
 
-/* Returns a parser as JSON: {"root": number, "rules": [{"name": ..., "id": number}], "parsers": [{"type": ...}]}. Each
- * entry of "parsers" also has the members of its type. All numbers, including the numbers of children, are positions in
- * "parsers". */
+/* Returns a parser as JSON: {"root": number, "rules": [{"name": ..., "id": number}], "parsers": [{"type": ...}]}.
+ * Each entry of "parsers" also has the members of its type. A parser is known by its position in "parsers". So each
+ * number above is such a position, and so are the numbers with which a parser names its children. */
 common_json parser_written(const common_peg_arena &arena);
 
 /* Makes a parser from its JSON. The JSON has no schemas. So a grammar that is made from this parser accepts any value

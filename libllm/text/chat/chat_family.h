@@ -1,9 +1,9 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
  *
- * llama.cpp makes the same changes. For these families, llama.cpp has functions that make the parser of answers and
- * also render the conversation. libllm renders conversations itself, because only the template's own text may become
- * control tokens. So libllm has to repeat the changes. tests/real_templates/test_prompts.py compares the prompts with
- * llama.cpp's prompts for every template that llama.cpp ships. Used only in this folder. Pure. */
+ * llama.cpp makes the same changes in its functions that render a conversation. libllm cannot use these functions,
+ * because it must know which parts of the text are the template's own: only those may become control tokens. So
+ * libllm renders conversations itself, and repeats the changes. tests/real_templates/test_prompts.py compares the
+ * prompts with llama.cpp's prompts for every template that llama.cpp ships. Used only in this folder. Pure. */
 #ifndef LLM_CHAT_FAMILY_H
 #define LLM_CHAT_FAMILY_H
 

@@ -118,7 +118,7 @@ common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
     return out;
 }
 
-/* Inserts the client's grammars of arguments. If the family does not write JSON strings, any text is allowed. */
+/* Inserts the grammars that a client gives for arguments. A family that writes no JSON strings allows any text. */
 std::string with_arguments(std::string grammar, const chat_wish &wish)
 {
     for (size_t i = 0; i < wish.arguments.size(); i++) {

@@ -174,9 +174,9 @@ void constraint::begin_walk()
     walk.emplace(rules, vocabulary);
 }
 
-/* After a trigger, passes the text from the trigger on to the grammar. If the grammar does not accept this text, the
- * text only looked like a trigger. In this case, the grammar stays inactive, and the answer parser treats the text as
- * ordinary text. */
+/* Called when the answer contains a trigger. Gives the grammar the text that begins with the trigger. If the grammar
+ * does not accept this text, the text only looked like a trigger. In this case, the grammar stays inactive, and the
+ * answer parser treats the text as ordinary text. */
 bool constraint::holds()
 {
     if (!begun.empty()) {

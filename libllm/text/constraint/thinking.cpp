@@ -79,10 +79,11 @@ bool thinking::is_amid_mark() const
     return std::any_of(ends.begin(), ends.end(), [&](const mark &end) { return ends_amid(text, end.text); });
 }
 
-/* When the reasoning budget is used up, the tokens that end the reasoning are forced. The first forced token comes only
- * after a complete character. This token also waits while the text ends with the first bytes of an end delimiter. These
- * bytes may begin a tool call, and the forced tokens would then be written into this call. The wait is limited to the
- * length of the longest delimiter, because reasoning could contain such bytes again and again. */
+/* When the reasoning budget is used up, the tokens that end the reasoning are forced. The first forced token comes
+ * only after a complete character. This token also waits while the text ends with the first bytes of an end
+ * delimiter. These bytes may begin a tool call, and the forced tokens would then be written into this call.
+ * Reasoning could contain such bytes again and again. So the token waits for at most as many bytes as the longest
+ * delimiter has. */
 int32_t thinking::due() const
 {
     if (!is_inside || max < 0 || n_inside < max || n_forced == forced.size()) {
