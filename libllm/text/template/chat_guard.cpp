@@ -29,33 +29,10 @@ enum class use {
 
 void guard(statement_ptr &node, use how);
 
-/* A node that returns a value that was computed before. It replaces an operand that has already been evaluated. A
- * second evaluation would repeat the operand's side effects and costs. */
-struct held final : jinja::expression {
-    explicit held(value v_) : v(std::move(v_)) {}
-    std::string type() const override
-    {
-        return "Value";
-    }
-    value execute_impl(context &) const override
-    {
-        return v;
-    }
-    value v;
-};
-
-statement_ptr hold(const value &v, size_t pos)
-{
-    auto out = std::make_unique<held>(v);
-    out->pos = pos;
-    return out;
-}
-
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 /* For a node with an operation, `run` evaluates the operands and charges the operation to the request's budget
- * (chat_budget.h). After that, `run` executes llama.cpp's code on a copy of the node. The operands of the copy are
- * `held` values. */
+ * (chat_budget.h). After that, `run` calls llama.cpp's code for the operation (`apply`) with these operands. */
 
 template <typename T>
 constexpr bool is_container_literal =
@@ -101,74 +78,65 @@ value run(const jinja::binary_expression &node, context &ctx)
     }
     const value right = node.right->execute(ctx);
     chat_operation_binary(node.op.value, left, right);
-    jinja::binary_expression again(node.op, hold(left, node.pos), hold(right, node.pos));
-    return again.jinja::binary_expression::execute_impl(ctx);
+    return node.apply(ctx, left, right);
 }
 
 /* The name of a filter or test with its evaluated arguments, from "name" or "name(...)". */
 struct named_call {
-    std::string name;
+    const std::string *name;
     bool has_arguments;
     std::vector<value> arguments;
-    size_t pos;
 
     named_call(const statement_ptr &node, context &ctx)
-        : has_arguments(is_stmt<jinja::call_expression>(node)), pos(node->pos)
     {
-        const jinja::identifier *id = cast_stmt<jinja::identifier>(node);
+        const auto *call = cast_stmt<jinja::call_expression>(node);
+        const auto *id = cast_stmt<jinja::identifier>(call != nullptr ? call->callee : node);
+        has_arguments = call != nullptr;
         if (has_arguments) {
-            const auto *call = cast_stmt<jinja::call_expression>(node);
-            id = cast_stmt<jinja::identifier>(call->callee);
             arguments = evaluated(call->args, ctx);
         }
         if (id == nullptr) {
             throw std::runtime_error("a filter or test must have a name");
         }
-        name = id->val;
+        name = &id->val;
     }
 
-    statement_ptr again() const
+    void add_to(jinja::func_args *out) const
     {
-        auto id = std::make_unique<jinja::identifier>(name);
-        id->pos = pos;
-        if (!has_arguments) {
-            return id;
-        }
-        statements held_arguments;
         for (const value &argument : arguments) {
-            held_arguments.push_back(hold(argument, pos));
+            out->push_back(argument);
         }
-        auto call = std::make_unique<jinja::call_expression>(std::move(id), std::move(held_arguments));
-        call->pos = pos;
-        return call;
     }
 };
 
-value filtered(const value &input, const statement_ptr &filter, size_t pos, context &ctx)
+value filtered(const value &input, const statement_ptr &filter, context &ctx)
 {
     const named_call call(filter, ctx);
-    chat_operation_call(call.name, input, call.arguments);
-    jinja::filter_expression again(hold(input, pos), call.again());
-    return again.jinja::filter_expression::execute_impl(ctx);
+    chat_operation_call(*call.name, input, call.arguments);
+    jinja::func_args passed(ctx);
+    call.add_to(&passed);
+    return jinja::filter_expression::apply(ctx, *call.name, input, call.has_arguments ? &passed : nullptr);
 }
 
 value run(const jinja::filter_expression &node, context &ctx)
 {
-    return filtered(node.operand->execute(ctx), node.filter, node.pos, ctx);
+    return filtered(node.operand->execute(ctx), node.filter, ctx);
 }
 
 value run(const jinja::filter_statement &node, context &ctx)
 {
-    return filtered(written(node.body, ctx), node.filter, node.pos, ctx);
+    return filtered(written(node.body, ctx), node.filter, ctx);
 }
 
 value run(const jinja::test_expression &node, context &ctx)
 {
     const value input = node.operand->execute(ctx);
     const named_call call(node.test, ctx);
-    chat_operation_test(call.name, input, call.arguments);
-    jinja::test_expression again(hold(input, node.pos), node.negate, call.again());
-    return again.jinja::test_expression::execute_impl(ctx);
+    chat_operation_test(*call.name, input, call.arguments);
+    jinja::func_args passed(ctx);
+    passed.push_back(input);
+    call.add_to(&passed);
+    return node.apply(ctx, *call.name, passed);
 }
 
 /* Returns whether the function is a built-in function of jinja. A built-in function has no nodes that charge its work

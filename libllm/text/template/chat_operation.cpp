@@ -23,6 +23,7 @@ constexpr uint64_t COPIED_PER_STEP = 16384; /* bytes that are moved or compared 
 constexpr uint64_t REFERENCE_BYTES = 16;    /* bytes of a list item, which is a reference to a value */
 constexpr uint64_t VALUE_BYTES = sizeof(jinja::value_int_t) + 16; /* bytes of a new value, and of the list item that
                                                                    * refers to it */
+constexpr uint64_t LOOKUP_COMPARISONS = 32; /* bound on the comparisons with names of members until a member is found */
 constexpr int64_t INDENT_MAX = 64, WIDTH_MAX = 1024, RANGE_MAX = 1 << 24;
 
 /* Returns a * b, or the largest number if the product overflows. */
@@ -342,6 +343,10 @@ void chat_operation_binary(const std::string &op, const value &left, const value
         return;
     }
     weigh_deep(left);
+    if ((op == "in" || op == "not in") && is_val<jinja::value_object>(right)) { /* finds a member by its name */
+        spend_copies(LOOKUP_COMPARISONS, length(left));
+        return;
+    }
     weigh_deep(right);
     if (op == "*") {
         const value &text = is_text(left) ? left : right, &times = is_text(left) ? right : left;
