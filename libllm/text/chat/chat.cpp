@@ -139,6 +139,7 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
 /* A conversation: its request, its text and its tokens. */
 struct conversation {
     chat_request request;
+    chat_given given;                      /* of `request` */
     std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
     chat_tail tail; /* the text to be tokenized: everything, or the part after an answer (chat_after.h) */
@@ -182,13 +183,12 @@ bool is_prefix_of(const std::string &head, const std::string &all)
 }
 
 /* Returns how many bytes of `all` belong to the first n_messages messages. `all` is the rendered text of the whole
- * conversation. Returns 0 if these messages are rendered differently when the later messages are left out. In some
- * templates, the text of a turn depends on later turns. Other templates refuse a conversation that ends after these
- * messages. */
-size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
+ * conversation. `head` is the text of the first messages, if it is known. Returns 0 if these messages are rendered
+ * differently when the later messages are left out. In some templates, the text of a turn depends on later turns. Other
+ * templates refuse a conversation that ends after these messages. */
+size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all, std::string head = "")
 {
-    std::string head;
-    if (!is_accepted([&] { head = chat_program_render(r, n_messages, false).text; })) {
+    if (head.empty() && !is_accepted([&] { head = chat_program_render(r, n_messages, false).text; })) {
         return 0;
     }
     const std::string &eos =
@@ -224,7 +224,8 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
 {
     chat_request asking = *r.request;
     asking.messages = asking.front;
-    const chat_rendering other = {&asking, r.markers, r.now};
+    chat_given values;
+    const chat_rendering other = {&asking, r.markers, r.now, &values};
     std::string text;
     if (!is_accepted([&] { text = chat_program_render(other, asking.messages.size(), false).text; })) {
         return 0;
@@ -287,12 +288,14 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &requ
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
-    const chat_rendering r = {&request, &markers, now};
+    const chat_rendering r = {&request, &markers, now, &out->given};
     const size_t n = request.messages.size();
     out->form = form_of(c, request);
-    out->rendered = chat_program_render(r, n, request.add_generation_prompt);
+    std::optional<chat_text> history;
+    out->rendered = chat_program_render(r, n, request.add_generation_prompt, &history);
     const std::string &all = out->rendered.text;
-    out->n_history_bytes = request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    const std::string known = history.has_value() ? std::move(history->text) : std::string();
+    out->n_history_bytes = request.add_generation_prompt ? bytes_of_head(r, n, all, known) : all.size();
     if (request.continues()) {
         chat_answer_begin(*out->form, request, &out->rendered);
     }
@@ -376,7 +379,9 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
             break;
         }
         request.messages = request.front;
-        if (is_accepted([&] { (void)chat_program_render({&request, &markers, now}, request.messages.size(), true); })) {
+        chat_given values;
+        const chat_rendering r = {&request, &markers, now, &values};
+        if (is_accepted([&] { (void)chat_program_render(r, request.messages.size(), true); })) {
             return types;
         }
     }
@@ -575,8 +580,8 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const std::string given(request, n_bytes);
         const control_markers markers(c->words, given);
         const std::time_t now = std::time(nullptr);
-        const conversation all = converse_somehow(c, given, markers, now);
-        const chat_rendering r = {&all.request, &markers, now};
+        conversation all = converse_somehow(c, given, markers, now);
+        const chat_rendering r = {&all.request, &markers, now, &all.given};
         fill_prompt(out, c, all, marks_of(c, r, all));
     });
 }

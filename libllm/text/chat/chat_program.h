@@ -8,7 +8,9 @@
 #include <ctime>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_family.h"
@@ -41,16 +43,26 @@ struct chat_programs {
     }
 };
 
+/* The messages and tools of a request as values of jinja. They take longer to make than a template takes to read them.
+ * So the renderings of a request share them, until a template changes one of them. */
+struct chat_given {
+    std::vector<jinja::value> messages; /* empty if the values have to be made */
+    jinja::value tools;                 /* NULL if there are no tools */
+};
+
 /* One rendering of a request. All renderings of a request get the same time, because their texts are compared with each
  * other. */
 struct chat_rendering {
     const chat_request *request;
     const control_markers *markers;
     std::time_t now;
+    chat_given *given; /* the values of this request, or of no request yet */
 };
 
 /* Renders the first n messages, with a generation prompt if `asks`. Throws chat_limit and the exceptions of jinja. The
- * thread must have a chat_budget (text/template/chat_budget.h). */
-chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks);
+ * thread must have a chat_budget (text/template/chat_budget.h). If `history` is not NULL and `asks`, *history receives
+ * the text without a generation prompt, if the template need not run again as a whole to find it. */
+chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool asks,
+                              std::optional<chat_text> *history = nullptr);
 
 #endif

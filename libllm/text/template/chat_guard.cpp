@@ -4,6 +4,7 @@
 
 #include "text/template/chat_budget.h"
 #include "text/template/chat_operation.h"
+#include "text/template/chat_trace.h"
 
 namespace {
 
@@ -48,6 +49,34 @@ template <typename T> value run(const T &node, context &ctx)
         chat_budget::current().weigh(out);
     }
     return out;
+}
+
+value run(const jinja::identifier &node, context &ctx)
+{
+    if (node.val == CHAT_ASKS) {
+        chat_trace::current().n_asks++;
+    }
+    return node.jinja::identifier::execute_impl(ctx);
+}
+
+value run(const jinja::macro_statement &node, context &ctx)
+{
+    chat_trace::current().n_changes++;
+    return node.jinja::macro_statement::execute_impl(ctx);
+}
+
+void count_change_of(const value &target)
+{
+    chat_trace::current().n_changes++;
+    chat_trace::current().n_given_changes += target != nullptr && target->is_given;
+}
+
+/* Counts a call of a built-in function that changes a list. No other built-in function changes a value. */
+void count_call(const std::string &name, const value &input)
+{
+    if (name == "append" || name == "pop") {
+        count_change_of(input);
+    }
 }
 
 value written(const statements &body, context &ctx)
@@ -113,6 +142,7 @@ value filtered(const value &input, const statement_ptr &filter, context &ctx)
 {
     const named_call call(filter, ctx);
     chat_operation_call(*call.name, input, call.arguments);
+    count_call(*call.name, input);
     jinja::func_args passed(ctx);
     call.add_to(&passed);
     return jinja::filter_expression::apply(ctx, *call.name, input, call.has_arguments ? &passed : nullptr);
@@ -157,6 +187,7 @@ value run(const jinja::call_expression &node, context &ctx)
     }
     if (is_built_in(function)) {
         chat_operation_call(function->name, function->arg0, arguments);
+        count_call(function->name, function->arg0);
     }
     jinja::func_args passed(ctx);
     for (const value &argument : arguments) {
@@ -189,6 +220,7 @@ value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
     if (member == nullptr || member->computed || !is_stmt<jinja::identifier>(member->property)) {
+        chat_trace::current().n_changes++;
         return node.jinja::set_statement::execute_impl(ctx);
     }
     const value item = node.val ? node.val->execute(ctx) : written(node.body, ctx);
@@ -197,6 +229,7 @@ value run(const jinja::set_statement &node, context &ctx)
         throw std::runtime_error("Cannot assign to member of non-object");
     }
     chat_operation_insert(target, item);
+    count_change_of(target);
     target->insert(jinja::mk_val<jinja::value_string>(cast_stmt<jinja::identifier>(member->property)->val), item);
     return jinja::mk_val<jinja::value_undefined>();
 }
