@@ -247,8 +247,12 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
-    const size_t head = head_messages(r.request->messages);
+    const size_t head = head_messages(r.request->messages),
+                 n_before_tail = chat_messages_before_tail(*r.request, *r.markers);
     for (const size_t n : message_counts(r.request->messages, head)) {
+        if (n < n_before_tail) { /* the text of these messages lacks the sentinel, so it ends before all.tail */
+            continue;
+        }
         const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
         const int32_t n_tokens = n_bytes > 0 ? tokens_before(c, all, n_bytes) : -1;
         out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;

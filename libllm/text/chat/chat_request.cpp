@@ -548,3 +548,12 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     out.follows_thinking = read_bool(request, "follows_thinking", false);
     return out;
 }
+
+size_t chat_messages_before_tail(const chat_request &request, const control_markers &markers)
+{
+    size_t n = request.form == chat_answer::none ? 0 : request.messages.size();
+    while (n > 0 && request.messages.at(n - 1).dump_safe().find(markers.sentinel(0)) == std::string::npos) {
+        n--;
+    }
+    return n;
+}
