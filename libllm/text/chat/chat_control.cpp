@@ -59,7 +59,7 @@ found_words find_words(const control_words &words, const chat_text &r)
     found_words out;
     std::vector<size_t> lengths;
     size_t taken = 0; /* end of the last allowed word */
-    for (size_t at = 0; at < r.text.size(); at++) {
+    for (size_t at = words.next_begin(r.text, 0); at < r.text.size(); at = words.next_begin(r.text, at + 1)) {
         lengths.clear();
         if (words.longest_at(r.text, at, &lengths) == 0) {
             continue;
@@ -191,7 +191,7 @@ std::string control_markers::wrap(std::string_view text) const
 {
     std::string out;
     size_t copied = 0;
-    for (size_t at = 0; at < text.size();) {
+    for (size_t at = 0; (at = words.next_begin(text, at)) < text.size();) {
         const size_t n = words.longest_at(text, at);
         if (n == 0) {
             at++;

@@ -51,6 +51,15 @@ class control_words {
      * first. */
     size_t longest_at(std::string_view text, size_t at, std::vector<size_t> *lengths = nullptr) const;
 
+    /* Returns the first offset from `at` on at which a control word can begin, judged by one byte. */
+    size_t next_begin(std::string_view text, size_t at) const
+    {
+        while (at < text.size() && !begins[static_cast<unsigned char>(text[at])]) {
+            at++;
+        }
+        return at;
+    }
+
     /* Returns whether the text from `at` to its end is the beginning of a control word, but not a whole control
      * word. */
     bool is_begun_at(std::string_view text, size_t at) const;

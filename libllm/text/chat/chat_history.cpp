@@ -134,13 +134,24 @@ size_t call_of(const common_json &result, const common_json &calls, const std::v
 
 bool has_ids(const common_json &messages)
 {
-    bool found = false;
-    common_json looked_at = messages;
-    visit_ids(looked_at, [&](const std::string &id) {
-        found = found || !is_plain_id(id);
-        return id;
-    });
-    return found;
+    const auto is_odd = [](const common_json &owner, const char *name) {
+        return owner.is_object() && owner.contains(name) && owner.at(name).is_string() &&
+               !is_plain_id(owner.at(name).get<std::string>());
+    };
+    for (const common_json &message : messages) {
+        if (is_odd(message, "tool_call_id")) {
+            return true;
+        }
+        if (!chat_has_calls(message)) {
+            continue;
+        }
+        for (const common_json &call : message.at("tool_calls")) {
+            if (is_odd(call, "id")) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 void rename_ids(common_json &messages)

@@ -62,7 +62,7 @@ common_json parse(const std::string &given, std::string *tools)
     chat_budget::current().compare(size.n_comparisons);
     const json_span place = json_member(given, "tools");
     *tools = given.substr(place.begin, place.end - place.begin);
-    const common_json request =
+    common_json request =
         parsed(tools->empty() ? given : given.substr(0, place.begin) + "null" + given.substr(place.end));
     if (!request.is_object()) {
         throw chat_invalid("the request is not a JSON object");
@@ -80,47 +80,60 @@ common_json parse(const std::string &given, std::string *tools)
 
 /* Removes null members. Clients send null for members that they do not set, but a template distinguishes null from a
  * missing member. */
-common_json without_nulls(const common_json &messages)
+common_json without_nulls(common_json messages)
 {
-    common_json out = common_json::array();
-    for (const common_json &message : messages) {
+    for (size_t i = 0; i < messages.size(); i++) {
+        common_json &message = messages.at(i);
         if (!message.is_object() || !message.contains("role") || !message.at("role").is_string()) {
-            throw chat_invalid("messages[" + std::to_string(out.size()) + "] needs a role");
+            throw chat_invalid("messages[" + std::to_string(i) + "] needs a role");
         }
-        common_json kept = common_json::object();
+        std::vector<std::string> nulls;
         for (const auto &[name, value] : message.items()) {
-            if (!value.is_null() || name == "content") {
-                kept[name] = value;
+            if (value.is_null() && name != "content") {
+                nulls.push_back(name);
             }
         }
-        out.push_back(kept);
+        for (const std::string &name : nulls) {
+            message.erase(name);
+        }
     }
-    return out;
+    return messages;
 }
 
 /* Wraps control words in every string and every name of an object (chat_control.h). If `numbers` is not NULL, also
  * replaces the numbers that a template would round (chat_numbers.h). */
-common_json wrapped(const common_json &value, const control_markers &markers, chat_numbers *numbers)
+common_json wrapped(common_json value, const control_markers &markers, chat_numbers *numbers);
+
+void wrap_members(common_json &object, const control_markers &markers, chat_numbers *numbers)
+{
+    bool has_words = false;
+    for (const auto &[name, item] : object.items()) {
+        has_words = has_words || markers.wrap(name).size() != name.size();
+    }
+    common_json out = common_json::object();
+    for (const auto &[name, item] : object.items()) {
+        (has_words ? out[markers.wrap(name)] : item) = wrapped(std::move(item), markers, numbers);
+    }
+    if (has_words) {
+        object = std::move(out);
+    }
+}
+
+common_json wrapped(common_json value, const control_markers &markers, chat_numbers *numbers)
 {
     if (numbers != nullptr && value.is_number()) {
         return numbers->stand_in(value);
     }
     if (value.is_string()) {
-        return common_json::make(markers.wrap(value.get<std::string>()));
+        const std::string text = value.get<std::string>(), with_markers = markers.wrap(text);
+        return with_markers.size() == text.size() ? std::move(value) : common_json::make(with_markers);
     }
     if (value.is_array()) {
-        common_json out = common_json::array();
-        for (const common_json &item : value) {
-            out.push_back(wrapped(item, markers, numbers));
+        for (common_json &item : value) {
+            item = wrapped(std::move(item), markers, numbers);
         }
-        return out;
-    }
-    if (value.is_object()) {
-        common_json out = common_json::object();
-        for (const auto &[name, item] : value.items()) {
-            out[markers.wrap(name)] = wrapped(item, markers, numbers);
-        }
-        return out;
+    } else if (value.is_object()) {
+        wrap_members(value, markers, numbers);
     }
     return value;
 }
@@ -215,22 +228,24 @@ void mark_later(common_json &messages, size_t from, const control_markers &marke
     }
 }
 
-common_json with_marks(const common_json &messages, const control_markers &markers, bool marks_results, chat_request *r)
+bool is_of_system(const common_json &message)
+{
+    const std::string role = message.is_object() ? message.value("role", "") : "";
+    return role == "system" || role == "developer";
+}
+
+common_json with_marks(common_json messages, const control_markers &markers, bool marks_results, chat_request *r)
 {
     if (r->form == chat_answer::none) {
         return messages;
     }
-    common_json marked = messages, out = common_json::array();
-    common_json &answer = marked[r->after->message];
+    common_json &answer = messages[r->after->message];
     answer = marked_answer(answer, r->form, markers.sentinel(r->n_marks++));
-    mark_later(marked, r->after->message + 1, markers, marks_results, &r->n_marks);
-    for (const common_json &message : marked) {
-        const std::string role = message.is_object() ? message.value("role", "") : "";
-        if (!out.empty() || (role != "system" && role != "developer")) {
-            out.push_back(message);
-        }
+    mark_later(messages, r->after->message + 1, markers, marks_results, &r->n_marks);
+    while (!messages.empty() && is_of_system(messages.front())) {
+        messages.erase(static_cast<size_t>(0));
     }
-    return out;
+    return messages;
 }
 
 /* Puts the last sentinel into the tools, to find the position at which the template writes them. */
@@ -430,7 +445,8 @@ common_json front_of(const common_json &messages, const control_markers &markers
 {
     common_json out = common_json::array();
     for (const common_json &message : messages) {
-        const std::string role = message.is_object() ? message.value("role", "") : "";
+        const bool has_role = message.is_object() && message.contains("role") && message.at("role").is_string();
+        const std::string role = has_role ? message.at("role").get<std::string>() : "";
         if (role == "user") {
             common_json question = common_json::object();
             question["role"] = role;
@@ -456,9 +472,9 @@ chat_answer form_of(const common_json &request, const std::optional<chat_after> 
 }
 
 /* Writes tool calls and the list of tools as text into the messages, if the template cannot write them. */
-common_json written(const common_json &messages, const common_json &tools, const chat_analysis &analysis)
+common_json written(common_json messages, const common_json &tools, const chat_analysis &analysis)
 {
-    common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
+    common_json out = analysis.knows_calls ? std::move(messages) : with_written_calls(messages);
     if (!tools.is_null() && !tools.empty() && !(analysis.describes_tools && analysis.knows_calls)) {
         describe_tools(tools, !analysis.describes_tools, !analysis.knows_calls, out);
     }
@@ -480,7 +496,7 @@ common_json shown_tools(const common_json &tools, chat_request &request, const c
     if (is_marked) {
         mark_tools(out, markers, request.n_marks);
     }
-    return wrapped(out, markers, &request.numbers);
+    return wrapped(std::move(out), markers, &request.numbers);
 }
 
 /* Returns the variables of the template. These are the client's variables and, for some families, the schema of the
@@ -502,7 +518,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed)
 {
     std::string tools;
-    const common_json request = parse(given, &tools);
+    common_json request = parse(given, &tools);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
         throw chat_invalid("messages must be a list with at least one message");
     }
@@ -517,7 +533,8 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const chat_analysis &analysis = out.program->analysis;
     const chat_family &family = *out.program->family;
     const bool marks_results = !family.has(chat_family::GATHERS_RESULTS);
-    common_json messages = without_nulls(with_marks(request.at("messages"), markers, marks_results, &out));
+    const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
+    common_json messages = without_nulls(with_marks(std::move(request.at("messages")), markers, marks_results, &out));
     if (continues) {
         take_begun(messages, &out);
     }
@@ -529,15 +546,14 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
         messages = with_calls_in_turns(messages);
     }
     out.has_parallel_calls = !repair.splits_calls && has_parallel_calls(messages);
-    const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
     if (!front.is_null() && ((!listed_tools.is_null() && !listed_tools.empty()) || front.size() > 1)) {
         std::string unread;
         out.front = wrapped(fit_messages(written(without_nulls(front), listed_tools, analysis), out, false, &unread),
                             markers, &out.numbers);
     }
-    messages = written(messages, out.form == chat_answer::none ? listed_tools : common_json(), analysis);
+    messages = written(std::move(messages), out.form == chat_answer::none ? listed_tools : common_json(), analysis);
     messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
-    out.messages = wrapped(messages, markers, &out.numbers);
+    out.messages = wrapped(std::move(messages), markers, &out.numbers);
     out.tools = shown_tools(listed_tools, out, markers, repair, typed);
     out.kwargs = wrapped(variables(request, out.wish, family), markers, nullptr); /* no numbers are replaced, because
                                                                                    * templates compare variables with

@@ -24,6 +24,15 @@ struct json_size {
     uint64_t n_comparisons = 0;
 };
 
+/* Returns the offset of the quotation mark that ends a string, or the size of the text. `at` is in the string. */
+inline size_t json_string_end(const std::string &text, size_t at)
+{
+    while (at < text.size() && text[at] != '"') {
+        at += text[at] == '\\' ? 2 : 1;
+    }
+    return at < text.size() ? at : text.size();
+}
+
 /* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members are counted
  * as if they took no comparisons. Nearly all requests consist of such objects. */
 inline json_size json_size_of(const std::string &text, size_t depth_max)
@@ -31,14 +40,10 @@ inline json_size json_size_of(const std::string &text, size_t depth_max)
     constexpr uint64_t SMALL = 64;
     json_size out;
     std::vector<uint64_t> n_members; /* for each open object, the number of its members; 0 for a list */
-    bool is_string = false;
     for (size_t i = 0; i < text.size(); i++) {
         const char c = text[i];
-        if (is_string) {
-            i += c == '\\';
-            is_string = c != '"';
-        } else if (c == '"') {
-            is_string = true;
+        if (c == '"') {
+            i = json_string_end(text, i + 1);
         } else if (c == '{' || c == '[') {
             if (n_members.size() == depth_max) {
                 out.is_too_deep = true;
@@ -66,20 +71,14 @@ inline json_span json_member(const std::string &text, const std::string &name)
 {
     const std::string quoted = '"' + name + "\"";
     json_span out;
-    size_t depth = 0, string_begin = 0, n_found = 0;
-    bool is_string = false, is_value = false, is_wanted = false;
+    size_t depth = 0, n_found = 0;
+    bool is_value = false, is_wanted = false;
     for (size_t i = 0; i < text.size(); i++) {
         const char c = text[i];
-        if (is_string) {
-            i += c == '\\';
-            if (c == '"') {
-                is_string = false;
-                is_wanted = is_wanted ||
-                            (depth == 1 && !is_value && text.compare(string_begin, i + 1 - string_begin, quoted) == 0);
-            }
-        } else if (c == '"') {
-            is_string = true;
-            string_begin = i;
+        if (c == '"') {
+            const size_t begin = i;
+            i = json_string_end(text, i + 1);
+            is_wanted = is_wanted || (depth == 1 && !is_value && text.compare(begin, i + 1 - begin, quoted) == 0);
         } else if (depth == 1 && c == ':' && !is_value) {
             is_value = true;
             out.begin = is_wanted ? i + 1 : out.begin;
