@@ -30,6 +30,7 @@ NAMES = (
     "heads",
     "drafts",
     "picking",
+    "weights",
     "forms",
     "growth",
     "abuse",

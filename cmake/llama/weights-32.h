@@ -2,10 +2,10 @@
  * scale. Within a block the sum is a whole number, as in llama.cpp's own kernels; the blocks are added up one after the
  * other in single precision.
  *
- * A group stores first the quants of all blocks, then their scales. VPDPBUSD multiplies unsigned with signed bytes.
+ * A group stores first the quants of all blocks, then their scales. Products take unsigned with signed bytes.
  * Weights are therefore stored, or unpacked, as value + PLUS >= 0, and PLUS * (sum of the inputs) is subtracted again:
- * with PLUS 8, a weight of -3 is stored as 5, and 5 * x - 8 * x = -3 * x. A step is four inputs of each lane. Steps k
- * and k + HALF_32 of a block are loaded together, since formats of 4 bits hold both in the same bytes. */
+ * with PLUS 8, a weight of -3 is stored as 5, and 5 * x - 8 * x = -3 * x. A step is four inputs of each lane.
+ * Formats of 4 bits hold steps k and k + HALF_32 of a block in the same bytes. */
 #ifndef WEIGHTS_32_H
 #define WEIGHTS_32_H
 
@@ -14,10 +14,17 @@
 namespace weights_rows {
 
 constexpr int STEPS_32 = 32 / 4, HALF_32 = STEPS_32 / 2;
+constexpr int ROWS_32 = PIECES == 1 ? 6 : 4; /* of 32 or 16 registers */
 
-/* The parts of a format that differ: PLUS, N_BYTES (quants of a block, all lanes), `pack`, and `load`, which unpacks
- * steps k and k + HALF_32 of a block. `scale` is the type of a scale in the file; scales() converts those of all
- * lanes. */
+/* The parts of a format that differ: PLUS and MOST (the largest weight as it is stored), N_BYTES (quants of a block, all
+ * lanes), `pack`, and `load_step`, which unpacks a step of a block, for the lanes of a register. `scale` is the type of a
+ * scale in the file; scales() converts those of these lanes. */
+
+inline ints half_byte_of(const uint8_t *at, int step)
+{
+    const ints bytes = load(at + step % HALF_32 * LINE);
+    return step < HALF_32 ? low_of(bytes) : high_of(bytes);
+}
 
 struct half_scales {
     using scale = ggml_half;
@@ -27,16 +34,16 @@ struct half_scales {
         return of.d;
     }
 
-    static __m512 scales(const ggml_half *at)
+    static floats scales(const ggml_half *at)
     {
-        return halves(at);
+        return halves_of(at);
     }
 };
 
 struct q8_0_quants : half_scales {
     using block = block_q8_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q8_0;
-    static constexpr int PLUS = 128, N_BYTES = STEPS_32 * LINE;
+    static constexpr int PLUS = 128, MOST = 255, N_BYTES = STEPS_32 * LINE;
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
@@ -45,10 +52,9 @@ struct q8_0_quants : half_scales {
         }
     }
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int step)
     {
-        first = _mm512_loadu_si512(at + k * LINE);
-        second = _mm512_loadu_si512(at + (k + HALF_32) * LINE);
+        return load(at + step * LINE);
     }
 };
 
@@ -56,7 +62,7 @@ struct q8_0_quants : half_scales {
 struct q4_0_quants : half_scales {
     using block = block_q4_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q4_0;
-    static constexpr int PLUS = 8, N_BYTES = HALF_32 * LINE;
+    static constexpr int PLUS = 8, MOST = 15, N_BYTES = HALF_32 * LINE;
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
@@ -65,18 +71,16 @@ struct q4_0_quants : half_scales {
         }
     }
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int step)
     {
-        const __m512i bytes = _mm512_loadu_si512(at + k * LINE);
-        first = low_of(bytes);
-        second = high_of(bytes);
+        return half_byte_of(at, step);
     }
 };
 
 /* As Q4_0, but the 4 bits are an index into sixteen values. */
 template <class BLOCK> struct indices {
     using block = BLOCK;
-    static constexpr int PLUS = 128, N_BYTES = HALF_32 * LINE;
+    static constexpr int N_BYTES = HALF_32 * LINE;
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
@@ -84,21 +88,15 @@ template <class BLOCK> struct indices {
             put_four(to + k * LINE, lane, four_of(of.qs + 4 * k));
         }
     }
-
-    static void load_of(const int8_t *values, const uint8_t *at, int k, __m512i &first, __m512i &second)
-    {
-        const __m512i bytes = _mm512_loadu_si512(at + k * LINE);
-        first = value_plus_128(values, low_of(bytes));
-        second = value_plus_128(values, high_of(bytes));
-    }
 };
 
 struct iq4_nl_quants : half_scales, indices<block_iq4_nl> {
     static constexpr ggml_type TYPE = GGML_TYPE_IQ4_NL;
+    static constexpr int PLUS = 128, MOST = 128 + 113;
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int step)
     {
-        load_of(kvalues_iq4nl, at, k, first, second);
+        return value_plus<PLUS>(kvalues_iq4nl, half_byte_of(at, step));
     }
 };
 
@@ -107,23 +105,24 @@ struct iq4_nl_quants : half_scales, indices<block_iq4_nl> {
 struct mxfp4_quants : indices<block_mxfp4> {
     using scale = uint8_t;
     static constexpr ggml_type TYPE = GGML_TYPE_MXFP4;
+    static constexpr int PLUS = 12, MOST = 12 + 12;
 
     static uint8_t scale_of(const block_mxfp4 &of)
     {
         return of.e;
     }
 
-    static __m512 scales(const uint8_t *at)
+    static floats scales(const uint8_t *at)
     {
-        const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(at)));
-        const __m512i one = _mm512_set1_epi32(1), normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23),
-                      denormal = _mm512_sllv_epi32(_mm512_set1_epi32(1 << 21), e);
-        return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmple_epu32_mask(e, one), denormal));
+        const ints e = unsigned_ints_of(at), one = WEIGHTS_OP(set1_epi32)(1),
+                   normal = WEIGHTS_OP(slli_epi32)(WEIGHTS_OP(sub_epi32)(e, one), 23),
+                   denormal = WEIGHTS_OP(sllv_epi32)(WEIGHTS_OP(set1_epi32)(1 << 21), e);
+        return (floats)where_at_most(e, 1, denormal, normal);
     }
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int step)
     {
-        load_of(kvalues_mxfp4, at, k, first, second);
+        return value_plus<PLUS>(kvalues_mxfp4, half_byte_of(at, step));
     }
 };
 
@@ -132,7 +131,7 @@ struct mxfp4_quants : indices<block_mxfp4> {
 struct q5_0_quants : half_scales {
     using block = block_q5_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q5_0;
-    static constexpr int PLUS = 16, N_BYTES = (1 + HALF_32) * LINE;
+    static constexpr int PLUS = 16, MOST = 31, N_BYTES = (1 + HALF_32) * LINE;
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
@@ -147,11 +146,9 @@ struct q5_0_quants : half_scales {
         }
     }
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int step)
     {
-        const __m512i fifths = _mm512_loadu_si512(at), bytes = _mm512_loadu_si512(at + (1 + k) * LINE);
-        first = over(low_of(bytes), _mm512_slli_epi16(fifths, 4 - k), 0x10);
-        second = over(high_of(bytes), _mm512_srli_epi16(fifths, k), 0x10);
+        return over(half_byte_of(at + LINE, step), shifted(load(at), 4 - step), 0x10);
     }
 };
 
@@ -160,9 +157,11 @@ template <class QUANTS> struct blocks_of_32 {
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
     static constexpr int UNIT = 2 * BLOCK; /* keeps the groups at whole cache lines; those of MXFP4 at halves */
-    static constexpr int ROWS_MOST = 6, FETCHES = 1;
+    static constexpr int ROWS_MOST = ROWS_32, FETCHES = 1;
 
     using scale = typename QUANTS::scale;
+    using product = products<QUANTS::MOST>;
+    static_assert(steps_at_once<product>(QUANTS::MOST, QUANTS::PLUS) >= STEPS_32);
 
     static size_t scales_at(int64_t n_blocks)
     {
@@ -192,13 +191,13 @@ template <class QUANTS> struct blocks_of_32 {
         activations(void *row, int64_t n_blocks)
         {
             quants = static_cast<int8_t *>(row);
-            scales = reinterpret_cast<float *>(quants + n_blocks * BLOCK);
+            scales = reinterpret_cast<float *>(quants + n_blocks * BLOCK * product::INPUT_BYTES);
             offsets = reinterpret_cast<int32_t *>(scales + n_blocks);
         }
 
         static size_t n_bytes(int64_t n_blocks)
         {
-            const size_t n = n_blocks * (BLOCK + sizeof(float) + sizeof(int32_t));
+            const size_t n = n_blocks * (BLOCK * product::INPUT_BYTES + sizeof(float) + sizeof(int32_t));
             return (n + 63) / 64 * 64;
         }
 
@@ -207,63 +206,68 @@ template <class QUANTS> struct blocks_of_32 {
             for (int64_t b = 0; b < n_blocks; b++) {
                 block_q8_0 to;
                 quantize_row_q8_0(from + b * BLOCK, &to, BLOCK);
-                int32_t sum = 0;
-                for (int k = 0; k < BLOCK; k++) {
-                    sum += to.qs[k];
-                }
-                memcpy(quants + b * BLOCK, to.qs, BLOCK);
+                product::arrange(quants + b * BLOCK * product::INPUT_BYTES, to.qs, BLOCK);
                 scales[b] = GGML_CPU_FP16_TO_FP32(to.d);
-                offsets[b] = -QUANTS::PLUS * sum;
+                offsets[b] = product::offset(to.qs, BLOCK, QUANTS::PLUS);
             }
         }
     };
 
-    /* The inner loops run over rows and groups in registers: ROWS * GROUPS sums and totals, and the weights of one
-     * step. */
+    /* The inner loops run over rows and columns in registers: ROWS * COLUMNS sums, and the weights of one step. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
+        constexpr int COLUMNS = GROUPS * PIECES;
         activations rows[ROWS];
-        __m512 total[ROWS][GROUPS];
+        totals<ROWS, GROUPS> total;
         for (int r = 0; r < ROWS; r++) {
             rows[r] = activations(p.rows[r], n_blocks);
-            for (int g = 0; g < GROUPS; g++) {
-                total[r][g] = _mm512_setzero_ps();
+            for (int c = 0; c < COLUMNS; c++) {
+                total[r][c] = floats{};
             }
         }
         for (int64_t b = 0; b < n_blocks; b++) {
-            const uint8_t *at[GROUPS];
             for (int g = 0; g < GROUPS; g++) {
-                at[g] = p.weights + g * p.group_bytes + b * QUANTS::N_BYTES;
                 fetch_ahead<GROUPS>(p, g, b * LANES * sizeof(block), LANES * sizeof(block));
             }
             next.fetch();
-            __m512i sum[ROWS][GROUPS];
+            const uint8_t *at[COLUMNS];
+            for (int c = 0; c < COLUMNS; c++) {
+                at[c] = p.piece(c) + b * QUANTS::N_BYTES;
+            }
+            ints sum[ROWS][COLUMNS];
             for (int r = 0; r < ROWS; r++) {
-                for (int g = 0; g < GROUPS; g++) {
-                    sum[r][g] = _mm512_set1_epi32(rows[r].offsets[b]);
+                for (int c = 0; c < COLUMNS; c++) {
+                    sum[r][c] = all_of(rows[r].offsets + b);
                 }
             }
-            for (int k = 0; k < HALF_32; k++) {
-                __m512i first[GROUPS], second[GROUPS];
-                for (int g = 0; g < GROUPS; g++) {
-                    QUANTS::load(at[g], k, first[g], second[g]);
+#pragma GCC unroll 8
+            for (int k = 0; k < STEPS_32 / STEPS_MOST; k++) {
+                typename product::weights weights[STEPS_MOST][COLUMNS];
+                for (int c = 0; c < COLUMNS; c++) {
+                    for (int j = 0; j < STEPS_MOST; j++) {
+                        weights[j][c] = kept(QUANTS::load_step(at[c], k + j * HALF_32));
+                    }
                 }
                 for (int r = 0; r < ROWS; r++) {
-                    const int8_t *four = rows[r].quants + b * BLOCK + k * 4;
-                    const __m512i inputs = four_inputs(four), later = four_inputs(four + HALF_32 * 4);
-                    for (int g = 0; g < GROUPS; g++) {
-                        sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], first[g], inputs);
-                        sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], second[g], later);
+                    typename product::inputs inputs[STEPS_MOST];
+                    for (int j = 0; j < STEPS_MOST; j++) {
+                        const int64_t input = b * BLOCK + (k + j * HALF_32) * 4;
+                        inputs[j] = inputs_of<product>(rows[r].quants + input * product::INPUT_BYTES);
+                    }
+                    for (int c = 0; c < COLUMNS; c++) {
+                        for (int j = 0; j < STEPS_MOST; j++) {
+                            sum[r][c] = product::add(sum[r][c], weights[j][c], inputs[j]);
+                        }
                     }
                 }
             }
-            for (int g = 0; g < GROUPS; g++) {
-                const uint8_t *group = p.weights + g * p.group_bytes;
-                const __m512 by =
-                    QUANTS::scales(reinterpret_cast<const scale *>(group + scales_at(n_blocks)) + b * LANES);
+            for (int c = 0; c < COLUMNS; c++) {
+                const scale *scales = reinterpret_cast<const scale *>(p.group(c) + scales_at(n_blocks)) + b * LANES;
+                const floats by = QUANTS::scales(scales + p.lane(c));
                 for (int r = 0; r < ROWS; r++) {
-                    total[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][g]),
-                                                  _mm512_mul_ps(by, _mm512_set1_ps(rows[r].scales[b])), total[r][g]);
+                    const floats whole = WEIGHTS_OP(cvtepi32_ps)(product::whole(sum[r][c]));
+                    total[r][c] = WEIGHTS_OP(fmadd_ps)(
+                        whole, WEIGHTS_OP(mul_ps)(by, WEIGHTS_OP(set1_ps)(rows[r].scales[b])), total[r][c]);
                 }
             }
         }

@@ -15,75 +15,91 @@
 
 namespace weights_rows {
 
-/* A quantized row of activations: the quants, then N_SUMS sums for each block, times FACTOR, then the blocks' scales.
- * The sums of parts serve two ends: they take PLUS in the weights back (FACTOR is -PLUS then), and in Q4_K and Q5_K
- * they are multiplied with the parts' least values. */
-template <class SUM, int N_SUMS, int FACTOR> struct k_activations {
+/* A quantized row of activations: the quants, then a number for each part of each block, then the blocks' scales. The
+ * number of a part is the offset that takes PLUS in the weights back. In Q4_K and Q5_K (PLUS is 0) it is the sum of the
+ * inputs, which is multiplied with the part's least value. */
+template <class QUANTS> struct k_activations {
+    using product = products<QUANTS::MOST>;
+    using number = std::conditional_t<(QUANTS::PLUS > 0), int32_t, int16_t>;
+    static constexpr int PARTS = QUANTS::PARTS;
+
     int8_t *quants;
     float *scales;
-    SUM *sums;
+    number *numbers;
 
     k_activations() = default;
     k_activations(void *row, int64_t n_blocks)
     {
         quants = static_cast<int8_t *>(row);
-        sums = reinterpret_cast<SUM *>(quants + n_blocks * QK_K);
-        scales = reinterpret_cast<float *>(sums + n_blocks * N_SUMS);
+        numbers = reinterpret_cast<number *>(quants + n_blocks * QK_K * product::INPUT_BYTES);
+        scales = reinterpret_cast<float *>(numbers + n_blocks * PARTS);
     }
 
     static size_t n_bytes(int64_t n_blocks)
     {
-        const size_t n = n_blocks * (QK_K + N_SUMS * sizeof(SUM) + sizeof(float));
+        const size_t n = n_blocks * (QK_K * product::INPUT_BYTES + PARTS * sizeof(number) + sizeof(float));
         return (n + 63) / 64 * 64;
     }
 
     void quantize(const float *from, int64_t n_blocks) const
     {
         for (int64_t b = 0; b < n_blocks; b++) {
-            scales[b] = quantize_block(from + b * QK_K, quants + b * QK_K);
-            sum_up(quants + b * QK_K, sums + b * N_SUMS);
+            constexpr int EACH = QK_K / PARTS;
+            int8_t block[QK_K];
+            scales[b] = quantize_block(from + b * QK_K, block);
+            product::arrange(quants + b * QK_K * product::INPUT_BYTES, block, QK_K);
+            for (int i = 0; i < PARTS; i++) {
+                numbers[b * PARTS + i] = QUANTS::PLUS > 0 ? product::offset(block + i * EACH, EACH, QUANTS::PLUS)
+                                                          : sum_of(block + i * EACH, EACH);
+            }
         }
     }
 
     static float quantize_block(const float *from, int8_t *to)
     {
-        __m512 most = _mm512_setzero_ps();
-        for (int i = 0; i < QK_K; i += LANES) {
-            most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(from + i)));
-        }
-        const float size = _mm512_reduce_max_ps(most);
-        const __m512 by = _mm512_set1_ps(size > 0 ? 127.0f / size : 0.0f);
-        for (int i = 0; i < QK_K; i += LANES) {
-            const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(from + i), by));
-            _mm_storeu_si128(reinterpret_cast<__m128i *>(to + i), _mm512_cvtsepi32_epi8(whole));
+        const float size = largest(from);
+        const __m256 by = _mm256_set1_ps(size > 0 ? 127.0f / size : 0.0f);
+        const auto whole = [by](const float *eight) {
+            return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(eight), by));
+        };
+        for (int i = 0; i < QK_K; i += 32) {
+            const __m256i words = _mm256_packs_epi32(whole(from + i), whole(from + i + 8)),
+                          more = _mm256_packs_epi32(whole(from + i + 16), whole(from + i + 24));
+            const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* packing mixes the two halves */
+            _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + i),
+                                _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words, more), order));
         }
         return size / 127.0f;
     }
 
-    static void sum_up(const int8_t *quants, SUM *to)
+    /* Returns the largest absolute value of a block. */
+    static float largest(const float *from)
     {
-        constexpr int EACH = QK_K / N_SUMS;
-        for (int i = 0; i < N_SUMS; i++) {
-            __m128i sum = _mm_setzero_si128();
-            for (int k = 0; k < EACH; k += 16) {
-                const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i *>(quants + i * EACH + k));
-                sum = _mm_dpbusd_epi32(sum, _mm_set1_epi8(1), some);
-            }
-            sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-            sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-            to[i] = static_cast<SUM>(FACTOR * _mm_cvtsi128_si32(sum));
+        const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(INT32_MAX));
+        __m256 most = _mm256_setzero_ps();
+        for (int i = 0; i < QK_K; i += 8) {
+            most = _mm256_max_ps(most, _mm256_and_ps(_mm256_loadu_ps(from + i), no_sign));
         }
+        float each[8];
+        _mm256_storeu_ps(each, most);
+        return *std::max_element(each, each + 8);
     }
 };
 
-/* The parts of a format that differ: PLUS, which is added to the values of quants (weights-32.h), `pack`, `load`, which
- * unpacks steps k and k + HALF of a part, and `scales`, which unpacks the scales of the parts for all lanes. */
+/* The parts of a format that differ: PLUS, which is added to the values of quants (weights-32.h), MOST, the largest of
+ * them then, `pack`, `load_step`, which unpacks a step of a part, and `scales`, which unpacks the scales of the parts for
+ * all lanes and returns where those of a part are, a byte for each lane. */
+
+inline ints half_byte_of(const uint8_t *quants, int part, int step, int half)
+{
+    const ints bytes = load(quants + (part * half + step % half) * LINE);
+    return step < half ? low_of(bytes) : high_of(bytes);
+}
 
 template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     using block = BLOCK_TYPE;
-    using activations = k_activations<int16_t, 8, 1>;
     static constexpr ggml_type TYPE = OF;
-    static constexpr int PARTS = 8, HALF = 4, PLUS = 0;
+    static constexpr int PARTS = 8, HALF = 4, PLUS = 0, MOST = HAS_FIFTH ? 31 : 15;
     static constexpr bool HAS_LEAST = true;
     static constexpr int SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
                          QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * LINE : 0);
@@ -149,51 +165,48 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
         }
     }
 
-    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int part, int step)
     {
-        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE);
-        first = low_of(bytes);
-        second = high_of(bytes);
+        const ints four = half_byte_of(at + QUANTS_AT, part, step, HALF);
         if constexpr (HAS_FIFTH) {
-            const __m512i fifths = _mm512_loadu_si512(at + FIFTHS_AT + part * LINE);
-            first = over(first, _mm512_slli_epi16(fifths, 4 - k), 0x10);
-            second = over(second, _mm512_srli_epi16(fifths, k), 0x10);
+            return over(four, shifted(load(at + FIFTHS_AT + part * LINE), 4 - step), 0x10);
         }
+        return four;
     }
 
     struct scales {
-        alignas(64) uint8_t of_parts[PARTS * LANES];
+        alignas(64) uint8_t parts[PARTS * LANES];
         alignas(64) uint8_t least[PARTS * LANES];
 
         void unpack(const uint8_t *at)
         {
-            const uint8_t *from = at + SIXES_AT;
-            const __m512i s = _mm512_loadu_si512(from), l = _mm512_loadu_si512(from + LINE),
-                          u = _mm512_loadu_si512(from + 2 * LINE);
-            _mm512_store_si512(of_parts, over(low_of(s), _mm512_slli_epi16(u, 4), 0x30));
-            _mm512_store_si512(of_parts + LINE, over(high_of(s), _mm512_slli_epi16(u, 2), 0x30));
-            _mm512_store_si512(least, over(low_of(l), u, 0x30));
-            _mm512_store_si512(least + LINE, over(high_of(l), _mm512_srli_epi16(u, 2), 0x30));
+            for (int i = 0; i < LINE; i += PIECE) {
+                const uint8_t *from = at + SIXES_AT + i;
+                const ints s = load(from), l = load(from + LINE), u = load(from + 2 * LINE);
+                store(parts + i, over(low_of(s), shifted(u, 4), 0x30));
+                store(parts + i + LINE, over(high_of(s), shifted(u, 2), 0x30));
+                store(least + i, over(low_of(l), u, 0x30));
+                store(least + i + LINE, over(high_of(l), shifted(u, -2), 0x30));
+            }
         }
 
-        __m512i of(int part) const
+        const uint8_t *of(int part) const
         {
-            return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
+            return parts + part * LANES;
         }
 
-        /* Returns the least values of parts 2 * pair and 2 * pair + 1. */
-        __m512i least_pair(int pair) const
+        /* Returns where the least values of parts 2 * pair and 2 * pair + 1 are, two bytes for each lane. */
+        const uint8_t *least_of(int pair) const
         {
-            return _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i *>(least + pair * 2 * LANES)));
+            return least + pair * 2 * LANES;
         }
     };
 };
 
 struct q6_k_quants {
     using block = block_q6_K;
-    using activations = k_activations<int32_t, 16, -32>;
     static constexpr ggml_type TYPE = GGML_TYPE_Q6_K;
-    static constexpr int PARTS = 16, HALF = 2, PLUS = 32;
+    static constexpr int PARTS = 16, HALF = 2, PLUS = 32, MOST = 63;
     static constexpr bool HAS_LEAST = false;
     static constexpr int SCALES_AT = LANES * 2, UPPER_AT = SCALES_AT + PARTS * LANES,
                          QUANTS_AT = UPPER_AT + PARTS * LINE;
@@ -221,12 +234,10 @@ struct q6_k_quants {
         }
     }
 
-    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int part, int step)
     {
-        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE),
-                      upper = _mm512_loadu_si512(at + UPPER_AT + part * LINE);
-        first = over(low_of(bytes), _mm512_slli_epi16(upper, 4 - 2 * k), 0x30);
-        second = over(high_of(bytes), _mm512_srli_epi16(upper, 2 * k), 0x30);
+        const ints upper = load(at + UPPER_AT + part * LINE);
+        return over(half_byte_of(at + QUANTS_AT, part, step, HALF), shifted(upper, 4 - 2 * step), 0x30);
     }
 
     struct scales {
@@ -237,9 +248,9 @@ struct q6_k_quants {
             from = at + SCALES_AT;
         }
 
-        __m512i of(int part) const
+        const uint8_t *of(int part) const
         {
-            return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + part * LANES)));
+            return from + part * LANES;
         }
     };
 };
@@ -247,9 +258,8 @@ struct q6_k_quants {
 /* The quants are indices into sixteen values. The scales of the parts are stored as 6 bits, plus 32. */
 struct iq4_xs_quants {
     using block = block_iq4_xs;
-    using activations = k_activations<int32_t, 8, -128>;
     static constexpr ggml_type TYPE = GGML_TYPE_IQ4_XS;
-    static constexpr int PARTS = 8, HALF = 4, PLUS = 128;
+    static constexpr int PARTS = 8, HALF = 4, PLUS = 128, MOST = 128 + 113;
     static constexpr bool HAS_LEAST = false;
     static constexpr int SIXES_AT = LANES * 2, QUANTS_AT = SIXES_AT + LANES * 6;
 
@@ -266,40 +276,52 @@ struct iq4_xs_quants {
         }
     }
 
-    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    static ints load_step(const uint8_t *at, int part, int step)
     {
-        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE);
-        first = value_plus_128(kvalues_iq4nl, low_of(bytes));
-        second = value_plus_128(kvalues_iq4nl, high_of(bytes));
+        return value_plus<PLUS>(kvalues_iq4nl, half_byte_of(at + QUANTS_AT, part, step, HALF));
     }
 
     struct scales {
-        alignas(64) uint8_t of_parts[PARTS * LANES];
+        alignas(64) uint8_t parts[PARTS * LANES];
 
+        /* Two parts at a time; their upper bits are in half a line. */
         void unpack(const uint8_t *at)
         {
-            const __m512i lower = _mm512_loadu_si512(at + SIXES_AT);
-            const __m256i u = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(at + SIXES_AT + LINE));
-            const __m512i upper = _mm512_inserti64x4(_mm512_castsi256_si512(u), _mm256_srli_epi16(u, 2), 1);
-            const __m512i plus = _mm512_set1_epi8(32);
-            _mm512_store_si512(of_parts, _mm512_sub_epi8(over(low_of(lower), _mm512_slli_epi16(upper, 4), 0x30), plus));
-            _mm512_store_si512(of_parts + LINE, _mm512_sub_epi8(over(high_of(lower), upper, 0x30), plus));
+            const auto load_two = [](const uint8_t *from) {
+                return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from));
+            };
+            const __m256i upper = load_two(at + SIXES_AT + LINE), mask = _mm256_set1_epi8(0x0f);
+            for (int i = 0; i < 2; i++) {
+                const __m256i lower = load_two(at + SIXES_AT + i * LINE / 2), u = _mm256_srli_epi16(upper, 2 * i);
+                store_two(parts + i * LINE / 2, lower & mask, _mm256_slli_epi16(u, 4));
+                store_two(parts + i * LINE / 2 + LINE, _mm256_srli_epi16(lower, 4) & mask, u);
+            }
         }
 
-        __m512i of(int part) const
+        static void store_two(uint8_t *to, __m256i lower, __m256i upper)
         {
-            return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
+            const __m256i six = lower | (upper & _mm256_set1_epi8(0x30));
+            _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), _mm256_sub_epi8(six, _mm256_set1_epi8(32)));
+        }
+
+        const uint8_t *of(int part) const
+        {
+            return parts + part * LANES;
         }
     };
 };
 
 template <class QUANTS> struct blocks_of_256 {
     using block = typename QUANTS::block;
-    using activations = typename QUANTS::activations;
+    using activations = k_activations<QUANTS>;
+    using product = products<QUANTS::MOST>;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = QK_K, UNIT = QK_K;
     static constexpr int ROWS_MOST = 4, FETCHES = QUANTS::PARTS;
-    static constexpr int PARTS = QUANTS::PARTS, HALF = QUANTS::HALF;
+    static constexpr int PARTS = QUANTS::PARTS, STEPS = 2 * QUANTS::HALF;
+    static constexpr int SPAN =
+        std::min(STEPS, steps_at_once<product>(QUANTS::MOST, QUANTS::PLUS)); /* steps in a sum */
+    static_assert(STEPS % SPAN == 0 && (SPAN == STEPS || QUANTS::PLUS == 0));
 
     static void pack(uint8_t *to, const block *from, int64_t n_blocks)
     {
@@ -313,87 +335,107 @@ template <class QUANTS> struct blocks_of_256 {
     }
 
     /* Returns the sum of (least value) * (sum of the inputs) over the parts of block b, in units of the least values'
-     * scale. */
-    static __m512i least_of(const typename QUANTS::scales &scales, const activations &row, int64_t b)
+     * scale, for the lanes from `lane` on. */
+    static ints least_of(const typename QUANTS::scales &scales, int lane, const activations &row, int64_t b)
     {
-        __m512i sum = _mm512_setzero_si512();
+        ints sum = {};
         for (int pair = 0; pair < PARTS / 2; pair++) {
-            const __m512i two = _mm512_set1_epi32(static_cast<int32_t>(four_of(row.sums + b * PARTS + pair * 2)));
-            sum = _mm512_dpwssd_epi32(sum, scales.least_pair(pair), two);
+            sum = add_words(sum, unsigned_words_of(scales.least_of(pair) + 2 * lane),
+                            all_of(row.numbers + b * PARTS + pair * 2));
         }
         return sum;
     }
 
-    /* As blocks_of_32::multiply, with one more level: `sum` of a part, times its scale, is added to `scaled` of the
+    /* As blocks_of_32::multiply, with one more level: the sums of a part, times its scale, are added to `scaled` of the
      * block, both whole numbers; only the block's result becomes a float. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
+        constexpr int COLUMNS = GROUPS * PIECES;
+        constexpr size_t PART_BYTES = LANES * sizeof(block) / PARTS;
         activations rows[ROWS];
-        __m512 total[ROWS][GROUPS];
+        totals<ROWS, GROUPS> total;
         for (int r = 0; r < ROWS; r++) {
             rows[r] = activations(p.rows[r], n_blocks);
-            for (int g = 0; g < GROUPS; g++) {
-                total[r][g] = _mm512_setzero_ps();
+            for (int c = 0; c < COLUMNS; c++) {
+                total[r][c] = floats{};
             }
         }
         for (int64_t b = 0; b < n_blocks; b++) {
-            const uint8_t *at[GROUPS];
             typename QUANTS::scales scales[GROUPS];
             for (int g = 0; g < GROUPS; g++) {
-                at[g] = p.weights + g * p.group_bytes + b * LANES * sizeof(block);
-                scales[g].unpack(at[g]);
+                scales[g].unpack(p.group(g * PIECES) + b * LANES * sizeof(block));
             }
-            __m512i scaled[ROWS][GROUPS];
+            ints scaled[ROWS][COLUMNS] = {};
+            const uint8_t *at[COLUMNS];
+            for (int c = 0; c < COLUMNS; c++) {
+                at[c] = p.piece(c) + b * LANES * sizeof(block);
+            }
             for (int part = 0; part < PARTS; part++) {
-                __m512i sum[ROWS][GROUPS];
-                for (int r = 0; r < ROWS; r++) {
-                    for (int g = 0; g < GROUPS; g++) {
-                        sum[r][g] = QUANTS::PLUS > 0 ? _mm512_set1_epi32(rows[r].sums[b * PARTS + part])
-                                                     : _mm512_setzero_si512();
-                    }
-                }
                 for (int g = 0; g < GROUPS; g++) {
-                    constexpr size_t PART_BYTES = LANES * sizeof(block) / PARTS;
                     fetch_ahead<GROUPS>(p, g, (b * PARTS + part) * PART_BYTES, PART_BYTES);
                 }
                 next.fetch();
-                for (int k = 0; k < HALF; k++) {
-                    __m512i first[GROUPS], second[GROUPS];
-                    for (int g = 0; g < GROUPS; g++) {
-                        QUANTS::load(at[g], part, k, first[g], second[g]);
-                    }
-                    for (int r = 0; r < ROWS; r++) {
-                        const int8_t *four = rows[r].quants + b * QK_K + (part * HALF * 2 + k) * 4;
-                        const __m512i inputs = four_inputs(four), later = four_inputs(four + HALF * 4);
-                        for (int g = 0; g < GROUPS; g++) {
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], first[g], inputs);
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], second[g], later);
-                        }
-                    }
-                }
-                for (int g = 0; g < GROUPS; g++) {
-                    const __m512i scale = scales[g].of(part);
-                    for (int r = 0; r < ROWS; r++) {
-                        const __m512i product = _mm512_mullo_epi32(sum[r][g], scale);
-                        scaled[r][g] = part == 0 ? product : _mm512_add_epi32(scaled[r][g], product);
-                    }
-                }
+                add_part(p, at, b, part, rows, scales, scaled);
             }
-            for (int g = 0; g < GROUPS; g++) {
-                const __m512 scale = halves(at[g]);
+            for (int c = 0; c < COLUMNS; c++) {
+                const uint8_t *halves = p.group(c) + b * LANES * sizeof(block) + 2 * p.lane(c);
+                const floats scale = halves_of(halves);
                 for (int r = 0; r < ROWS; r++) {
-                    const __m512 by = _mm512_set1_ps(rows[r].scales[b]);
-                    total[r][g] =
-                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(scaled[r][g]), _mm512_mul_ps(scale, by), total[r][g]);
+                    const floats by = WEIGHTS_OP(set1_ps)(rows[r].scales[b]);
+                    total[r][c] = WEIGHTS_OP(fmadd_ps)(WEIGHTS_OP(cvtepi32_ps)(scaled[r][c]),
+                                                       WEIGHTS_OP(mul_ps)(scale, by), total[r][c]);
                     if constexpr (QUANTS::HAS_LEAST) {
-                        const __m512 unit = _mm512_mul_ps(halves(at[g] + LANES * 2), by);
-                        total[r][g] =
-                            _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least_of(scales[g], rows[r], b)), unit, total[r][g]);
+                        const floats unit = WEIGHTS_OP(mul_ps)(halves_of(halves + LANES * 2), by);
+                        const ints least = least_of(scales[c / PIECES], p.lane(c), rows[r], b);
+                        total[r][c] = WEIGHTS_OP(fnmadd_ps)(WEIGHTS_OP(cvtepi32_ps)(least), unit, total[r][c]);
                     }
                 }
             }
         }
         put_out(p, total);
+    }
+
+    template <int ROWS, int COLUMNS, int GROUPS>
+    static void add_part(const place &p, const uint8_t *const (&at)[COLUMNS], int64_t b, int part,
+                         const activations (&rows)[ROWS], const typename QUANTS::scales (&scales)[GROUPS],
+                         ints (&scaled)[ROWS][COLUMNS])
+    {
+#pragma GCC unroll 2
+        for (int begin = 0; begin < STEPS; begin += SPAN) {
+            ints sum[ROWS][COLUMNS];
+            for (int r = 0; r < ROWS; r++) {
+                for (int c = 0; c < COLUMNS; c++) {
+                    sum[r][c] = QUANTS::PLUS > 0 ? all_of(rows[r].numbers + b * PARTS + part) : ints{};
+                }
+            }
+#pragma GCC unroll 8
+            for (int k = begin / STEPS_MOST; k < (begin + SPAN) / STEPS_MOST; k++) {
+                typename product::weights weights[STEPS_MOST][COLUMNS];
+                for (int c = 0; c < COLUMNS; c++) {
+                    for (int j = 0; j < STEPS_MOST; j++) {
+                        weights[j][c] = kept(QUANTS::load_step(at[c], part, k + j * QUANTS::HALF));
+                    }
+                }
+                for (int r = 0; r < ROWS; r++) {
+                    typename product::inputs inputs[STEPS_MOST];
+                    for (int j = 0; j < STEPS_MOST; j++) {
+                        const int64_t input = b * QK_K + (part * STEPS + k + j * QUANTS::HALF) * 4;
+                        inputs[j] = inputs_of<product>(rows[r].quants + input * product::INPUT_BYTES);
+                    }
+                    for (int c = 0; c < COLUMNS; c++) {
+                        for (int j = 0; j < STEPS_MOST; j++) {
+                            sum[r][c] = product::add(sum[r][c], weights[j][c], inputs[j]);
+                        }
+                    }
+                }
+            }
+            for (int c = 0; c < COLUMNS; c++) {
+                const ints scale = product::scales(scales[c / PIECES].of(part) + p.lane(c));
+                for (int r = 0; r < ROWS; r++) {
+                    scaled[r][c] = product::add_scaled(scaled[r][c], sum[r][c], scale);
+                }
+            }
+        }
     }
 };
 

@@ -1,14 +1,14 @@
-/* weights-rows.h: products of quantized weights with rows of activations, on x86 processors with AVX-512 VNNI and
- * without AMX. Included by ggml-cpu's repack.cpp.
+/* weights-rows.h: products of quantized weights with rows of activations, on x86 processors with AVX2 and without AMX.
+ * Included by ggml-cpu's repack.cpp. The instructions are in weights-lanes.h.
  *
  * llama.cpp multiplies a block of 32 weights of one row with 32 inputs and then adds up across the register, for each
  * row anew. Here sixteen rows of the weights, a group, are stored side by side, four bytes of each in turn:
  *
  *   a line of 64 bytes:  row 0: inputs 0-3 | row 1: inputs 0-3 | ... | row 15: inputs 0-3
  *
- * One instruction (VPDPBUSD) multiplies four inputs with all sixteen rows, and lane i sums up row i: no sum across the
- * register is needed, and weights that were loaded serve up to ROWS_MOST rows of activations. On two cores of a Zen 4
- * prompts with Q8_0 went from 184 to 446 tokens/s; a single row is bounded by memory, as before.
+ * An instruction multiplies four inputs with all sixteen rows, and lane i sums up row i: no sum across the register is
+ * needed, and weights that were loaded serve up to ROWS_MOST rows of activations. On two cores of a Zen 4 with AVX-512
+ * VNNI, prompts with Q8_0 went from 184 to 446 tokens/s; a single row is bounded by memory, as before.
  *
  * A group takes as many bytes as in the file; weights-32.h and weights-k.h say where each goes. The bits of a result
  * depend neither on the number of threads nor on the rows that are computed beside it: what another session does must
@@ -25,29 +25,19 @@
 #ifndef WEIGHTS_ROWS_H
 #define WEIGHTS_ROWS_H
 
-#include <immintrin.h>
-
 #include "quants.h"
+#include "weights-lanes.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace weights_rows {
 
-constexpr int LANES = 16;       /* weight rows of a group */
-constexpr int LINE = LANES * 4; /* bytes: four of each lane */
-constexpr int TASK_PARTS = 16;  /* a task has at most so many times ROWS_MOST rows of activations */
-constexpr int READ_ROWS = 4;    /* multiplying so many rows takes about as long as reading the weights from memory */
+constexpr int TASK_PARTS = 16; /* a task has at most so many times ROWS_MOST rows of activations */
+constexpr int READ_ROWS = 4;   /* multiplying so many rows takes about as long as reading the weights from memory */
 constexpr size_t UPCOMING_BYTES_MAX = 256 << 10; /* with as many in use meanwhile, half of the second-level cache */
 
 /* ---- packing: four bytes of one lane ---- */
-
-inline uint32_t four_of(const void *from)
-{
-    uint32_t four;
-    memcpy(&four, from, sizeof four);
-    return four;
-}
 
 inline void put_four(uint8_t *line, int lane, uint32_t four)
 {
@@ -77,44 +67,6 @@ struct upcoming {
     }
 };
 
-/* Returns the lower (upper) 4 bits of each byte. */
-inline __m512i low_of(__m512i bytes)
-{
-    return _mm512_and_si512(bytes, _mm512_set1_epi8(0x0f));
-}
-
-inline __m512i high_of(__m512i bytes)
-{
-    return low_of(_mm512_srli_epi16(bytes, 4));
-}
-
-/* Looks quants of 4 bits up in a table of sixteen values. 128 is added because VPDPBUSD takes the weights as unsigned
- * bytes; the activations make up for it (their `offsets` or `sums`). */
-inline __m512i value_plus_128(const int8_t *of, __m512i quants)
-{
-    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i *>(of));
-    const __m128i plus_128 = _mm_xor_si128(values, _mm_set1_epi8(static_cast<char>(0x80)));
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(plus_128), quants);
-}
-
-/* low, with the bits of `upper` that are in the mask. */
-inline __m512i over(__m512i low, __m512i upper, char mask)
-{
-    return _mm512_ternarylogic_epi32(_mm512_set1_epi8(mask), upper, low, 0xea); /* (mask & upper) | low */
-}
-
-/* Four inputs of a row of activations, the same for all lanes. */
-inline __m512i four_inputs(const int8_t *quants)
-{
-    return _mm512_set1_epi32(static_cast<int32_t>(four_of(quants)));
-}
-
-/* Sixteen numbers in half precision. */
-inline __m512 halves(const void *from)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i *>(from)));
-}
-
 /* Where `multiply` reads and writes: the first of its groups, the quantized rows of activations, and the rows of the
  * outputs. The results of the first group begin at `column` of each of these. */
 struct place {
@@ -123,16 +75,31 @@ struct place {
     char *const *rows;
     float *const *outs;
     int64_t column;
+
+    /* Of column c: its group, its first lane in this group, its bytes in the group's first line. */
+    const uint8_t *group(int c) const
+    {
+        return weights + c / PIECES * group_bytes;
+    }
+    static int lane(int c)
+    {
+        return c % PIECES * (PIECE / 4);
+    }
+    const uint8_t *piece(int c) const
+    {
+        return group(c) + c % PIECES * PIECE;
+    }
 };
 
-/* Fetches n_bytes of one of GROUPS groups, 4 KiB ahead of `from`, so that the product does not wait for memory. The
+/* Fetches n_bytes of one of GROUPS groups, AHEAD_BYTES ahead of `from`, so that the product does not wait for memory. The
  * groups are read side by side, and behind the end of one is its neighbor, which is being read already: what comes next
  * there is in the next GROUPS groups. Without that jump, and into the first-level cache, which has room for fewer
  * requests, weights came at 0.6 to 0.75 times the speed of llama.cpp's own loop over the same bytes; so it is 0.9 to
- * 1.0 (one row to six). */
+ * 1.0 (one row to six). AVX2 reads one group at a time: 16 KiB ahead, a token of 600 MB of Q8_0 takes 33 ms, 4 KiB
+ * ahead 38. */
 template <int GROUPS> void fetch_ahead(const place &p, int group, size_t from, size_t n_bytes)
 {
-    constexpr size_t AHEAD_BYTES = 4096;
+    constexpr size_t AHEAD_BYTES = GROUPS_MOST == 1 ? 16384 : 4096;
     const size_t at = from + AHEAD_BYTES;
     const uint8_t *to =
         p.weights + group * p.group_bytes + at + (at < p.group_bytes ? 0 : (GROUPS - 1) * p.group_bytes);
@@ -141,11 +108,14 @@ template <int GROUPS> void fetch_ahead(const place &p, int group, size_t from, s
     }
 }
 
-template <int ROWS, int GROUPS> void put_out(const place &p, const __m512 (&total)[ROWS][GROUPS])
+/* The registers with the sums of ROWS rows. Column c is piece c % PIECES of group c / PIECES. */
+template <int ROWS, int GROUPS> using totals = floats[ROWS][GROUPS * PIECES];
+
+template <int ROWS, int COLUMNS> void put_out(const place &p, const floats (&total)[ROWS][COLUMNS])
 {
     for (int r = 0; r < ROWS; r++) {
-        for (int g = 0; g < GROUPS; g++) {
-            _mm512_storeu_ps(p.outs[r] + p.column + g * LANES, total[r][g]);
+        for (int c = 0; c < COLUMNS; c++) {
+            WEIGHTS_OP(storeu_ps)(p.outs[r] + p.column + c * (PIECE / 4), total[r][c]);
         }
     }
 }
@@ -331,7 +301,13 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         return true;
     }
 
-    /* Returns the cost of a pair of groups in rows of activations. Below READ_ROWS rows it is the cost of reading the
+    /* Returns the number of sets of groups that are multiplied together, GROUPS_MOST but for the last. */
+    static int64_t n_sets_of(const ggml_tensor *weights)
+    {
+        return (weights->ne[1] / LANES + GROUPS_MOST - 1) / GROUPS_MOST;
+    }
+
+    /* Returns the cost of a set of groups in rows of activations. Below READ_ROWS rows it is the cost of reading the
      * weights. */
     static int64_t price(int64_t n_rows)
     {
@@ -343,15 +319,15 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
      * experts have a row or two. */
     static void multiply_share(const ggml_tensor *weights, const row_table &table, int ith, int nth)
     {
-        const int64_t n_pairs = (weights->ne[1] / LANES + 1) / 2;
+        const int64_t n_sets = n_sets_of(weights);
         int64_t all = 0;
         for (int64_t expert = 0; expert < table.n_experts; expert++) {
-            all += n_pairs * price(table.n_rows_of(expert));
+            all += n_sets * price(table.n_rows_of(expert));
         }
         const int64_t begin = all * ith / nth, end = all * (ith + 1) / nth;
         int64_t at = 0;
         for (int64_t expert = 0; expert < table.n_experts && at < end; expert++) {
-            const int64_t next = at + n_pairs * price(table.n_rows_of(expert));
+            const int64_t next = at + n_sets * price(table.n_rows_of(expert));
             if (next > at && next > begin) {
                 multiply_expert(weights, table, expert, begin - at, end - at);
             }
@@ -359,34 +335,35 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         }
     }
 
-    /* Computes the tasks of one expert that begin at a cost in [begin, end). A task is a pair of groups with up to
-     * TASK_ROWS rows: the weights of a pair are read from memory once for all of them. */
+    /* Computes the tasks of one expert that begin at a cost in [begin, end). A task is a set of groups with up to
+     * TASK_ROWS rows: the weights of a set are read from memory once for all of them. */
     static void multiply_expert(const ggml_tensor *weights, const row_table &table, int64_t expert, int64_t begin,
                                 int64_t end)
     {
         const int64_t n_rows = table.n_rows_of(expert), each = price(n_rows);
-        const int64_t n_pairs = (weights->ne[1] / LANES + 1) / 2;
-        for (int64_t pair = std::max<int64_t>(0, begin / each); pair < n_pairs && pair * each < end; pair++) {
+        const int64_t n_sets = n_sets_of(weights);
+        for (int64_t set = std::max<int64_t>(0, begin / each); set < n_sets && set * each < end; set++) {
             for (int64_t first = 0; first < n_rows; first += TASK_ROWS) {
-                const int64_t at = pair * each + first;
+                const int64_t at = set * each + first;
                 if (at >= begin && at < end) {
-                    multiply_pair(weights, table, expert, pair, first, std::min(TASK_ROWS, n_rows - first));
+                    multiply_set(weights, table, expert, set, first, std::min(TASK_ROWS, n_rows - first));
                 }
             }
         }
     }
 
-    static void multiply_pair(const ggml_tensor *weights, const row_table &table, int64_t expert, int64_t pair,
-                              int64_t first, int64_t n_rows)
+    static void multiply_set(const ggml_tensor *weights, const row_table &table, int64_t expert, int64_t set,
+                             int64_t first, int64_t n_rows)
     {
         const int64_t n_blocks = weights->ne[0] / FORMAT::BLOCK, n_groups = weights->ne[1] / LANES;
         const size_t group_bytes = n_blocks * LANES * sizeof(block);
-        const int64_t row = table.begin(expert) + first;
-        const place at = {static_cast<const uint8_t *>(weights->data) + (expert * n_groups + 2 * pair) * group_bytes,
-                          group_bytes, table.rows + row, table.outs + row, pair * 2 * LANES};
-        if (2 * pair + 1 < n_groups) {
-            const bool has_next = first == 0 && 2 * pair + 3 < n_groups;
-            multiply_rows<FORMAT, 2>(at, n_blocks, n_rows, has_next ? at.weights + 2 * group_bytes : nullptr);
+        const int64_t row = table.begin(expert) + first, group = set * GROUPS_MOST;
+        const place at = {static_cast<const uint8_t *>(weights->data) + (expert * n_groups + group) * group_bytes,
+                          group_bytes, table.rows + row, table.outs + row, group * LANES};
+        if (group + GROUPS_MOST <= n_groups) {
+            const bool has_next = first == 0 && group + 2 * GROUPS_MOST <= n_groups;
+            multiply_rows<FORMAT, GROUPS_MOST>(at, n_blocks, n_rows,
+                                               has_next ? at.weights + GROUPS_MOST * group_bytes : nullptr);
         } else {
             multiply_rows<FORMAT, 1>(at, n_blocks, n_rows, nullptr);
         }

@@ -185,7 +185,7 @@ static double row_difference(const problem *p, int64_t matrix, const float *in, 
             sum += product;
             size += fabs(product);
         }
-        const double diff = fabs(sum - out[i]) / size;
+        const double diff = fabs(sum - out[i]) / (size > 0 ? size : 1);
         worst = diff <= worst ? worst : diff;
     }
     return worst;
@@ -463,29 +463,82 @@ static void put_scale(uint8_t *at)
 }
 
 /* Scales of parts and quants that no quantization makes, but a file may have. */
+static void put_blocks(enum ggml_type type, uint8_t *packed, int64_t n_rows)
+{
+    const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * (size_t)n_rows;
+    for (uint8_t *block = packed; block < packed + n_bytes; block += block_bytes) {
+        if (type == GGML_TYPE_MXFP4) {
+            *block = (uint8_t)random_below(&source, 9); /* exponents down to denormal numbers */
+            continue;
+        }
+        put_scale(type == GGML_TYPE_Q6_K ? block + block_bytes - 2 : block);
+        if (type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K) {
+            put_scale(block + 2);
+        }
+    }
+}
+
+/* For MXFP4, so that no product is as small as the scales. */
+static void rows_enlarge(const problem *p, enum ggml_type type)
+{
+    for (int64_t i = 0; type == GGML_TYPE_MXFP4 && i < ggml_nelements(p->in); i++) {
+        ((float *)p->in->data)[i] *= 0x1p15f;
+    }
+}
+
 static void test_whatever_bits_the_blocks_have(void)
 {
     const shape s = {N_IN, N_OUT, 9, 1, 1, TIGHT};
     for (int t = 0; t < n_types; t++) {
-        const enum ggml_type type = types[t];
-        const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * N_OUT;
-        uint8_t *packed = packed_rows(type, N_OUT);
+        uint8_t *packed = packed_rows(types[t], N_OUT);
+        put_blocks(types[t], packed, N_OUT);
+        problem p;
+        problem_open(&p, types[t], &s);
+        weights_take(&p, packed);
+        rows_enlarge(&p, types[t]);
+        compute(&p, 2);
+        CHECK(difference(&p) <= DIFF_MAX);
+        problem_close(&p);
+        free(packed);
+    }
+}
+
+/* Quants of a block, as (begin, end) of its bytes. */
+static void quants_of(enum ggml_type type, size_t *begin, size_t *end)
+{
+    *end = type == GGML_TYPE_Q6_K ? 128 + 64 : ggml_type_size(type);
+    switch (type) {
+    case GGML_TYPE_Q6_K: *begin = 0; break;
+    case GGML_TYPE_MXFP4: *begin = 1; break;
+    case GGML_TYPE_IQ4_XS: *begin = 2 + 2 + 4; break;
+    case GGML_TYPE_Q4_K:
+    case GGML_TYPE_Q5_K: *begin = 2 + 2 + 12; break;
+    default: *begin = 2; break;
+    }
+}
+
+/* Every quant the smallest or the largest, every input 127 or -127: sums that a kernel keeps in 16 bits must fit. */
+static void test_the_largest_sums(void)
+{
+    static const uint8_t fills[] = {0x00, 0xff, 0x80, 0x7f};
+    const shape s = {N_IN, 48, 5, 1, 1, TIGHT};
+    for (int i = 0; i < n_types * 4; i++) {
+        const enum ggml_type type = types[i / 4];
+        const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * 48;
+        uint8_t *packed = packed_rows(type, 48);
+        put_blocks(type, packed, 48);
+        size_t begin, end;
+        quants_of(type, &begin, &end);
         for (uint8_t *block = packed; block < packed + n_bytes; block += block_bytes) {
-            if (type == GGML_TYPE_MXFP4) {
-                *block = (uint8_t)random_below(&source, 9); /* exponents down to denormal numbers */
-                continue;
-            }
-            put_scale(type == GGML_TYPE_Q6_K ? block + block_bytes - 2 : block);
-            if (type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K) {
-                put_scale(block + 2);
-            }
+            memset(block + begin, fills[i % 4], end - begin);
         }
         problem p;
         problem_open(&p, type, &s);
         weights_take(&p, packed);
-        for (int64_t i = 0; type == GGML_TYPE_MXFP4 && i < ggml_nelements(p.in); i++) {
-            ((float *)p.in->data)[i] *= 0x1p15f; /* so that no product is as small as the scales */
+        for (int64_t k = 0; k < ggml_nelements(p.in); k++) {
+            ((float *)p.in->data)[k] = k < ggml_nelements(p.in) / 2 ? (float)EXACT_MAX : (float)-EXACT_MAX;
         }
+        rows_enlarge(&p, type);
         compute(&p, 2);
         CHECK(difference(&p) <= DIFF_MAX);
         problem_close(&p);
@@ -704,14 +757,15 @@ int main(void)
     if (layout_type != NULL) {
         RUN(test_many_rows_are_laid_out_as_few_are);
     }
-    if (layout_type == NULL || !has_feature("AVX512_VNNI")) {
-        printf("SKIPPED: weights-rows.h is for AVX-512 VNNI, and not in the exact build\n");
+    if (layout_type == NULL || !has_feature("AVX2")) {
+        printf("SKIPPED: weights-rows.h is for AVX2, and not in the exact build\n");
     } else {
         test_products();
         RUN(test_an_odd_group);
         RUN(test_few_blocks_of_32);
         RUN(test_zeros);
         RUN(test_whatever_bits_the_blocks_have);
+        RUN(test_the_largest_sums);
         RUN(test_a_row_has_the_same_bits_among_any);
         RUN(test_experts_by_the_definition);
         RUN(test_experts_have_the_same_bits_with_any_number_of_threads);
