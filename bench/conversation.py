@@ -26,7 +26,7 @@ USER_WORDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost. `n_prefilled` is the number of prompt tokens that the server prefilled. `n_needed` is
+    """The cost of one request. `n_prefilled` is the number of prompt tokens that the server prefilled. `n_needed` is
     the number of prompt tokens that no earlier request had prefilled. `first_ms` is the time to the first token.
     `reason` is llmd's word for how the request started.
     """

@@ -25,7 +25,7 @@ typedef struct draft_rates {
 void draft_learn_rate(draft_rates *rates, uint32_t n_matched, bool is_right);
 double draft_rate(const draft_rates *rates, uint32_t n_matched);
 
-/* What draft tokens cost: time of a step with drafts, divided by the time of a step without. */
+/* The cost of draft tokens: the time of a step with drafts, divided by the time of a step without. */
 typedef struct draft_costs {
     double plain_us;           /* time of a step without drafts; 0 if not known */
     uint32_t n_decoding;       /* number of requests in these steps */
@@ -39,7 +39,7 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
 double draft_cost(const draft_costs *costs, uint32_t n_drafts);
 
 typedef struct draft_candidate {
-    uint32_t n_max;     /* tokens of the request's draft; 0 if there is none */
+    uint32_t n_max;     /* tokens of the request's draft; 0 if it has no draft */
     uint32_t n_matched; /* length of the match before the draft */
     const draft_rates *rates;
 } draft_candidate;

@@ -16,7 +16,7 @@ uint32_t number_of(const model_llama *m, const char *key)
     return is_number(text) ? static_cast<uint32_t>(strtoul(text.c_str(), nullptr, 10)) : 0;
 }
 
-/* Returns the size of a head that is no multiple of the type's block, or 0 if there is none. */
+/* Returns a head size that is not a multiple of n_block, or 0 if all head sizes are multiples. */
 uint32_t odd_head_size(const model_llama *m, uint32_t n_block)
 {
     for (const char *key : {"key_length", "value_length", "key_length_swa", "value_length_swa"}) {
