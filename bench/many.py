@@ -173,6 +173,9 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
         gaps = {side: [run.gaps_ms for run in made] for side, made in runs.items()}
         report.compare(case, "total", "tokens/s", totals[kind], at_least=TOTAL_AT_LEAST.get(n))
         if kind != "traffic":
+            # "total" leaves out the prefill of a server that answers no stream before it has prefilled all prompts.
+            whole = {side: [n * options.tokens / run.whole_s for run in made] for side, made in runs.items()}
+            report.compare(case, "total from the requests", "tokens/s", whole)
             report.compare(case, "of each stream", "tokens/s", _of_each(runs, options.tokens))
         report.compare(case, "gap, median", "ms", _each(gaps, statistics.median))
         report.compare(case, "gap, 99 % within", "ms", _each(gaps, lambda run: statistics.quantiles(run, n=100)[-1]))
