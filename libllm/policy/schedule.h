@@ -26,8 +26,8 @@ typedef struct schedule_input {
     const uint32_t *depth;        /* tokens that each request has consumed */
     uint32_t n_batch;             /* limit on the tokens of one model call; at least n_runs */
     bool mixed_calls;             /* decode and prefill share one model call; otherwise each has a call of its own */
-    /* the model can stop a call that only prefills if at most this many requests take part. Such a call may be long,
-     * because it can be stopped for a new request */
+    /* the model can stop a call that only prefills if at most this many requests take part. The scheduler is allowed to
+     * make such a call long, because a new request stops it */
     uint32_t n_stoppable;
     bool takes_checkpoint; /* the step ends with a checkpoint of a decoding request */
     uint32_t turn;         /* number of the step, which decides whose turn it is to prefill */

@@ -98,7 +98,7 @@ class PromptTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    """Progress of prefill, in numbers of tokens. These parts come before the first text."""
+    """A part of an answer's stream: the progress of prefill, in tokens. It comes before the first text."""
 
     index: int
     n_prompt: int

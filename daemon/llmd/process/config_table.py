@@ -117,8 +117,8 @@ class Config:
     max_parked: int = _sessions(64, integer(1, PARKED_MAX), "N",
         "maximum parked branches to keep in addition to the branches in slots")
     park_memory: int = _sessions(0, size(0, 1 << 50, "a size such as 2G; 0 is automatic"), "SIZE",
-        "host memory for parked states. These are states of idle sessions outside the model's memory. Parked states "
-        "that exceed this size go to disk. 0: a tenth of free memory", "bytes")
+        "host memory for all parked states together. A parked state is the state of an idle session, kept outside the "
+        "model's memory. If the parked states need more, some go to disk. 0: a tenth of free memory", "bytes")
     park_disk: int = _sessions(0, size(0, 1 << 50, "a size such as 20G; 0 is automatic"), "SIZE",
         "disk space for the states of sessions in --state-dir. If the states need more, llmd deletes the least "
         "recently used states and keeps their tokens. 0: half of the free space at the start", "bytes")

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
-constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* most bytes of text of one token, if the tokenizer drops blanks */
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* bytes of a prompt per token, if the tokenizer merges blanks */
 
 /* The reason why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -181,8 +181,9 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
                           : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
-/* Returns the most bytes of text of one token. This limit lets llmd refuse too long prompts before they are tokenized.
- * Some tokenizers turn a run of blanks into one token, which then stands for more bytes than the longest token text. */
+/* Returns how many bytes of a prompt one token can stand for at most. This limit lets llmd refuse too long prompts
+ * before they are tokenized. Some tokenizers turn a run of blanks into one token. Such a token can stand for more bytes
+ * than the longest text in the vocabulary has. */
 uint32_t token_bytes_max(const model_llama *m)
 {
     const auto type = llama_vocab_type(m->vocab);

@@ -1,9 +1,10 @@
-/* json_size.h: measures JSON from a client before a parser reads it, and finds a member without a parser. Finds out how
- * deeply the JSON nests, and how many names a parser compares. Parsers and compilers of JSON use some stack for each
- * level, so a text of a hundred thousand `[` would end the process. An nlohmann::ordered_json keeps an object's members
- * in a list. So each new name is compared with all earlier names when the object is parsed, and again when the object
- * is changed. Parsing and changing a tool with one object of 20,000 members took 3 s. For text that is not JSON the
- * result is arbitrary. This does no harm, because the parser refuses such text afterwards. */
+/* json_size.h: measures JSON from a client before a parser reads it. Finds out how deeply the JSON nests, and how
+ * many names a parser compares. Also finds a member of an object without parsing the JSON. Parsers and compilers of
+ * JSON use some stack for each level, so a text of a hundred thousand `[` would end the process. An
+ * nlohmann::ordered_json keeps an object's members in a list. So each new name is compared with all earlier names
+ * when the object is parsed, and again when the object is changed. Parsing and changing a tool with one object of
+ * 20,000 members took 3 s. For text that is not JSON the result is arbitrary. This does no harm, because the parser
+ * refuses such text afterwards. */
 #ifndef LLM_JSON_SIZE_H
 #define LLM_JSON_SIZE_H
 
