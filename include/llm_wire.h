@@ -138,7 +138,8 @@ typedef enum llm_generate_flag {
     LLM_GENERATE_COLD = 2,            /* no state is reused. Tests compare answers with and without this flag */
     LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens. n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
-    LLM_GENERATE_FLAGS = 15,          /* all flags */
+    LLM_GENERATE_NO_DRAFTS = 16,      /* no model call verifies drafts of this answer. The answer is the same */
+    LLM_GENERATE_FLAGS = 31,          /* all flags */
 } llm_generate_flag;
 
 /* Encoding of an entry's value. */

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from llmd.answers.digest import digests_of
@@ -19,8 +20,15 @@ from llmd.core.generation_request import ChatPrompt, GenerationRequest, PlainMes
 from llmd.core.parts import End, Failed, Part, Progress, TextPart
 from llmd.core.sampling_table import RequestedSampling
 from llmd.core.session_key import SCRATCH
+from llmd.dialects.anthropic.wire import MessagesRequest
+from llmd.dialects.llamacpp.wire import NativeCompletionRequest
+from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.reading import generation
+from llmd.dialects.responses.wire import ResponseRequest
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation
+from llmd.engine.native import GenerateFlag
 from llmd.engine.opening import EngineOptions
 from llmd.pipeline import answer_record
 from llmd.pipeline.answering import Answering, Observer, make_ready
@@ -231,6 +239,37 @@ async def test_the_beginning_is_told_to_who_asks(services: Services) -> None:
             assert isinstance(first, Progress) and isinstance(end, End)
             assert (first.n_prompt, first.n_cached) == (end.usage.n_prompt, end.usage.n_cached)
             assert first.n_processed == first.n_cached
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fields"),
+    [
+        (ChatCompletionRequest, {"messages": []}),
+        (CompletionRequest, {"prompt": "a"}),
+        (ResponseRequest, {}),
+        (MessagesRequest, {"messages": [], "max_tokens": 1}),
+        (OllamaGenerateRequest, {}),
+        (OllamaChatRequest, {}),
+        (NativeCompletionRequest, {"prompt": "a"}),
+    ],
+)
+async def test_a_request_can_do_without_drafts(
+    services: Services, monkeypatch: pytest.MonkeyPatch, wanted: type[msgspec.Struct], fields: dict[str, Any]
+) -> None:
+    """In every API, the engine gets the value of `speculate`."""
+    commands: list[Any] = []
+    push = services.engine._push
+
+    def noted(command: Any) -> int:
+        commands.append(command)
+        return int(push(command))
+
+    monkeypatch.setattr(services.engine, "_push", noted)
+    for value in ({"speculate": "off"}, {"speculate": "auto"}, {"speculate": None}, {}):
+        request = generation(msgspec.convert(fields | value, wanted), (SCRATCH, ""), RawPrompt("a"), max_tokens=1)
+        await all_parts(Answering(services, await make_ready(services, request, SENDER), Counted().observer))
+    flags = [GenerateFlag(command.flags) for command in commands]
+    assert [GenerateFlag.NO_DRAFTS in each for each in flags] == [True, False, False, False]
 
 
 async def test_a_nudge_brings_nothing(services: Services) -> None:

@@ -108,6 +108,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->owner = command->session.owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->reports_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
+    r->no_drafts = (command->flags & LLM_GENERATE_NO_DRAFTS) != 0;
     r->next_token = -1;
     r->queued_us = clock_us();
     const int status = fill(r, m, command);

@@ -31,6 +31,7 @@ typedef struct request {
     request_phase phase;
     bool is_cold;          /* LLM_GENERATE_COLD */
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
+    bool no_drafts;        /* LLM_GENERATE_NO_DRAFTS */
     /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
     /* the request has asked for a slot and got none. A slot may become free later, or the request waits for the disk */

@@ -91,8 +91,8 @@ static void choose_checkpoint(step *t)
  * token would have to wait for it. The last token of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
-    const bool can =
-        t->has_drafts && r->is_decoding && !branch_takes_checkpoints(r->branch) && !sampler_is_slow(r->sampler);
+    const bool can = t->has_drafts && !r->no_drafts && r->is_decoding && !branch_takes_checkpoints(r->branch) &&
+                     !sampler_is_slow(r->sampler);
     const uint32_t n_left = r->max_tokens - r->n_generated;
     return can && n_left > 1 ? n_left - 1 : 0;
 }

@@ -32,7 +32,8 @@ static generate_call any_call(random_source *r, const char *session, const int32
         .temperature = (float)random_below(r, 3) / 4,
         .seed = random_below(r, 1000),
         .n_logprobs_and_1 = random_below(r, 3),
-        .flags = random_below(r, 3) == 0 ? LLM_GENERATE_RETURN_TOKENS : 0,
+        .flags = (random_below(r, 3) == 0 ? LLM_GENERATE_RETURN_TOKENS : 0) |
+                 (random_below(r, 6) == 0 ? LLM_GENERATE_NO_DRAFTS : 0),
         .min_tokens = random_below(r, 4) == 0 ? 5 : 0,
         .bias = random_below(r, 4) == 0 ? (logit_bias){260, 3} : (logit_bias){0, 0},
         .constraint = random_below(r, 6) == 0 ? "{\"grammar\":\"root ::= .*\",\"lazy\":true,\"triggers\":[{\"type\":"
@@ -82,12 +83,14 @@ static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
     uint32_t n_prompt[N_TOGETHER];
     for (uint32_t c = 0; c < n_cases; c++) {
         uint64_t asked[N_TOGETHER], asked_plain[N_TOGETHER];
+        bool has_drafts[N_TOGETHER];
         for (uint32_t i = 0; i < N_TOGETHER; i++) {
             if (c % 4 == 0) {
                 n_prompt[i] = 2 + random_below(&r, N_PROMPT_MAX - 2);
                 make_prompt(prompts[i], n_prompt[i], random_next(&r));
             }
             const generate_call call = any_call(&r, names[i], prompts[i], n_prompt[i]);
+            has_drafts[i] = (call.flags & LLM_GENERATE_NO_DRAFTS) == 0;
             asked[i] = driver_generate(d, &call);
             asked_plain[i] = driver_generate(plain, &call);
         }
@@ -97,6 +100,7 @@ static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
         driver_fence(plain);
         for (uint32_t i = 0; i < N_TOGETHER; i++) {
             CHECK(are_equal(driver_answer(d, asked[i]), driver_answer(plain, asked_plain[i])));
+            CHECK(has_drafts[i] || driver_answer(d, asked[i])->finished.n_drafted == 0);
             CHECK_INT(driver_answer(plain, asked_plain[i])->finished.n_drafted, 0);
             n_prompt[i] = next_prompt(d, plain, names[i], &r, prompts[i]);
             CHECK(n_prompt[i] > 0);

@@ -52,6 +52,7 @@ INFILL: dict[str, Case] = BOTH | {
 }
 SAMPLED: Json = {"temperature": 1.0, "seed": 7, "ignore_eos": True, "n_predict": 60}
 UNSEEN = {"model": "whatever a client calls it, this daemon's model answers"}
+NO_DRAFTS = {"speculate": "drafts never change an answer: tests/test_pipeline.py::test_a_request_can_do_without_drafts"}
 
 ENDPOINTS: dict[str, Endpoint] = {
     "completion": Endpoint(
@@ -59,14 +60,14 @@ ENDPOINTS: dict[str, Endpoint] = {
         body={"prompt": "once upon a time", **SAMPLED},
         seen=member("content"),
         cases=COMPLETION,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
     ),
     "infill": Endpoint(
         path="/infill",
         body={"input_prefix": "def f(x):\n", "input_suffix": "\n    return y\n", **SAMPLED},
         seen=member("content"),
         cases=INFILL,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
         options={"model": "sim:dense,fim=1"},
     ),
     "embedding": Endpoint(

@@ -12,6 +12,7 @@ from tests.serving import Answer, Json
 BASE: Json = {"temperature": 1.0, "seed": 7, "num_predict": 60}
 WRITTEN = member("eval_count")
 UNSEEN = {"model": "whatever a client calls it, this daemon's model answers"}
+NO_DRAFTS = {"speculate": "drafts never change an answer: tests/test_pipeline.py::test_a_request_can_do_without_drafts"}
 
 
 def optional(fields: Json) -> Json:
@@ -74,7 +75,7 @@ ENDPOINTS: dict[str, Endpoint] = {
         body=HELLO,
         seen=text,
         cases=CHAT,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
         elsewhere={"truncate": "tests/test_ollama.py::test_a_conversation_that_does_not_fit_is_cut"},
     ),
     "generate": Endpoint(
@@ -82,7 +83,7 @@ ENDPOINTS: dict[str, Endpoint] = {
         body={"model": "any", "prompt": "hello", "stream": False, "options": BASE},
         seen=member("response"),
         cases=GENERATE,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
     ),
     "options": Endpoint(path="/api/chat", body=HELLO, seen=text, cases=OPTIONS, place=option),
     "embed": Endpoint(

@@ -183,6 +183,7 @@ COMPLETIONS: dict[str, Case] = BOTH | {
     "parse_special": Case(given={"parse_special": False}, without={"prompt": "<|im_end|>"}, seen=PROMPT),
 }
 UNSEEN = {"model": "whatever a client calls it, this daemon's model answers"}
+NO_DRAFTS = {"speculate": "drafts never change an answer: tests/test_pipeline.py::test_a_request_can_do_without_drafts"}
 
 
 def structured(name: str, value: Any) -> Json:
@@ -195,7 +196,7 @@ ENDPOINTS: dict[str, Endpoint] = {
         body={"messages": [{"role": "user", "content": "hello"}], **SAMPLED},
         seen=text,
         cases=CHAT,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
         elsewhere={"history": "tests/test_answers.py::test_without_the_history_a_turn_costs_more"},
     ),
     "completions": Endpoint(
@@ -203,7 +204,7 @@ ENDPOINTS: dict[str, Endpoint] = {
         body={"prompt": "once upon a time", **SAMPLED},
         seen=text,
         cases=COMPLETIONS,
-        unseen=UNSEEN,
+        unseen=UNSEEN | NO_DRAFTS,
         elsewhere={"add_special_tokens": "tests/test_completions.py::test_tokens_around_a_text"},
     ),
     "structured_outputs": Endpoint(

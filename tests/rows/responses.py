@@ -79,7 +79,10 @@ ENDPOINTS: dict[str, Endpoint] = {
         body={"input": "hello", "temperature": 1.0, "seed": 7, "ignore_eos": True, "max_output_tokens": 60},
         seen=text,
         cases=RESPONSES,
-        unseen={"model": "whatever a client calls it, this daemon's model answers"},
+        unseen={
+            "model": "whatever a client calls it, this daemon's model answers",
+            "speculate": "drafts never change an answer: tests/test_pipeline.py::test_a_request_can_do_without_drafts",
+        },
         elsewhere={
             "previous_response_id": "tests/test_responses.py::test_a_conversation_goes_on_by_the_previous_response",
             "store": "tests/test_responses.py::test_what_is_not_stored_is_not_found",

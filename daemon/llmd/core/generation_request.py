@@ -203,6 +203,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the answer begins with the prompt's text."""
     is_cold: bool = False
     """Whether to prefill the whole prompt, without reuse of any state."""
+    has_drafts: bool = True
+    """Whether the engine may verify drafts of the answer, if it has any."""
     prefill_only: bool = False
     """Whether to prefill the prompt for a later request, without an answer."""
 

@@ -27,6 +27,10 @@ ReturnProgress = Annotated[
     bool | None,
     note("true: a stream reports prompt_progress (total, cache, processed, time_ms) while llmd processes the prompt."),
 ]
+Speculate = Annotated[
+    Literal["auto", "off"] | None,
+    note("off: no drafts for this answer. The answer stays the same. auto: as the option --speculate says."),
+]
 Stop = Annotated[
     str | list[str] | None,
     note(

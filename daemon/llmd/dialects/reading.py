@@ -48,6 +48,7 @@ def generation(
         "ignore_end": bool(member("ignore_eos")),
         "is_cold": member("cache_prompt") is False,
         "returns_progress": bool(member("stream") and member("return_progress")),
+        "has_drafts": member("speculate") != "off",
     }
     return GenerationRequest(prompt=prompt, key=key, parent=parent, **{**shared, **own})
 

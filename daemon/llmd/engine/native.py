@@ -107,6 +107,7 @@ class GenerateFlag(enum.IntFlag):
     COLD = lib.LLM_GENERATE_COLD
     RETURN_TOKENS = lib.LLM_GENERATE_RETURN_TOKENS
     RETURN_CONSUMED = lib.LLM_GENERATE_RETURN_CONSUMED
+    NO_DRAFTS = lib.LLM_GENERATE_NO_DRAFTS
 
 
 def vocabulary(number: int, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

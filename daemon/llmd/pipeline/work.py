@@ -131,4 +131,6 @@ def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> Ge
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED
+    if not request.has_drafts:
+        flags |= GenerateFlag.NO_DRAFTS
     return flags

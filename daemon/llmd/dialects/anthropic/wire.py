@@ -9,7 +9,7 @@ import msgspec
 from ...core import limits
 from ...core.parts import SessionReport
 from ...http.parameters import UNBOUNDED, accepts, note, refuses
-from ..members import NOT_SHOWN, Model, ReturnProgress, SessionId, Stream
+from ..members import NOT_SHOWN, Model, ReturnProgress, SessionId, Speculate, Stream
 from ..sampling import OF_ANTHROPIC, samples
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -180,6 +180,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
         "model_context_window_exceeded. With 0, llmd only processes the prompt.")]  # fmt: skip
     stream: Stream = None
     return_progress: ReturnProgress = None
+    speculate: Speculate = None
     stop_sequences: Annotated[list[str] | None, note(
         f"Up to {limits.STOP_STRINGS_MAX} texts. The answer ends before the first of these texts that the "
         "model generates. stop_sequence in the answer is that text.",

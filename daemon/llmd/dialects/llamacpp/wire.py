@@ -46,6 +46,7 @@ class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_
     json_schema: members.JsonSchema = None
     n_probs: members.NProbs = None
     return_progress: members.ReturnProgress = None
+    speculate: members.Speculate = None
     return_tokens: Annotated[bool | None, note("true: return the token ids of the answer.")] = None
     response_fields: Annotated[list[str] | None, note(
         "Paths of the members to return, such as timings/prompt_n. Default: all members.")] = None  # fmt: skip

@@ -9,7 +9,7 @@ import msgspec
 from ...core import limits
 from ...http.parameters import UNBOUNDED, accepts, note, refuses
 from ..custom_tools import OfferedFunction
-from ..members import NOT_SHOWN, Dimensions, Model, ReturnProgress, Stop, TopLogprobs
+from ..members import NOT_SHOWN, Dimensions, Model, ReturnProgress, Speculate, Stop, TopLogprobs
 from ..probabilities import ChosenToken
 from ..sampling import OF_OLLAMA, samples
 from ..timings import PromptProgress
@@ -88,6 +88,7 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     logprobs: Annotated[bool | None, note("true: return the log probability of each token.")] = None
     top_logprobs: TopLogprobs = None
     return_progress: ReturnProgress = None
+    speculate: Speculate = None
 
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):

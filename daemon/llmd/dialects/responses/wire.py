@@ -166,6 +166,7 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     model: members.Model = None
     stream: members.Stream = None
     return_progress: members.ReturnProgress = None
+    speculate: members.Speculate = None
     store: Annotated[bool | None, note("false: do not store the response. Default: true.")] = None
     previous_response_id: Annotated[str | None, note(
         "Id of a stored response. The conversation up to and including the stored response precedes the input. The "

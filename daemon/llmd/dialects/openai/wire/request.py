@@ -208,6 +208,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     )
     return_tokens: Annotated[bool | None, note("Other name of return_token_ids.")] = None
     return_progress: members.ReturnProgress = None
+    speculate: members.Speculate = None
     timings_per_token: Annotated[bool | None, note(
         "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
     ] = None  # fmt: skip
