@@ -60,7 +60,8 @@ static void sample(decode *d)
         if (logits != NULL) {
             request *r = d->step.requests[i];
             request_sample(r, d->model, d->sampling, logits);
-            /* Each accepted draft token is one more token of this step, picked from the logits after the one before it. */
+            /* Each accepted draft token is one more token of this step, picked from the logits after the token before
+             * it. */
             for (uint32_t n_right = 0; request_accept_draft(r); n_right++) {
                 request_sample(r, d->model, d->sampling, step_draft_logits(&d->step, i, n_right));
             }

@@ -50,7 +50,7 @@ typedef struct request {
     resume_plan plan;         /* set by request_begin */
     bool is_decoding;         /* the whole prompt is consumed */
     drafting drafting;
-    int32_t next_token;      /* token that is sampled and not yet consumed; -1 if there is none */
+    int32_t next_token;      /* token that is sampled and not yet consumed; -1 if there is no such token */
     uint32_t max_tokens;     /* maximum number of generated tokens; > 0, and at most what the context can hold */
     uint32_t min_tokens;     /* stop strings are not searched for in the first min_tokens tokens */
     uint32_t n_answer_stops; /* the first n_answer_stops stop strings are not searched for in reasoning */

@@ -97,8 +97,8 @@ static uint32_t n_drafts_max(const step *t, const request *r)
     return can && n_left > 1 ? n_left - 1 : 0;
 }
 
-/* Finds drafts for all requests, also for those that verify none in this step: the guess is compared with the next token
- * all the same. A step that prefills verifies none, since its time is for the prompts. */
+/* Finds drafts for all requests, also for those that verify none in this step: the guess is compared with the next
+ * token all the same. A step that prefills verifies none, since its time is for the prompts. */
 static void plan_drafts(step *t)
 {
     draft_candidate candidates[LLM_SEQUENCES_MAX];

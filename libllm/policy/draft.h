@@ -1,5 +1,5 @@
-/* draft.h: decides how many draft tokens the requests of a step verify. A draft token is a guess. The model computes the
- * logits after it in the same call as the logits after the token before it. If the sampler picks the guessed token,
+/* draft.h: decides how many draft tokens the requests of a step verify. A draft token is a guess. The model computes
+ * the logits after it in the same call as the logits after the token before it. If the sampler picks the guessed token,
  * the step has generated one more token. If not, the work for this token and the rest of the draft was in vain.
  *
  * The decision compares expected tokens per time. It needs the probability that a draft token is right, and the time
@@ -44,10 +44,10 @@ typedef struct draft_candidate {
     const draft_rates *rates;
 } draft_candidate;
 
-/* Sets n_drafts[i], the number of draft tokens that request i verifies in this step. The requests are all that decode in
- * the step. The sum is at most n_max and DRAFT_TOKENS_MAX. All are 0 if drafts are not expected to pay. All are 0, too,
- * if the time of a step without drafts must be measured (again), because the costs are ratios to this time. No request
- * is expected to generate its tokens at less than 0.98 of its speed without drafts. */
+/* Sets n_drafts[i], the number of draft tokens that request i verifies in this step. The requests are all that decode
+ * in the step. The sum is at most n_max and DRAFT_TOKENS_MAX. All are 0 if drafts are not expected to pay. All are 0,
+ * too, if the time of a step without drafts must be measured (again), because the costs are ratios to this time. No
+ * request is expected to generate its tokens at less than 0.98 of its speed without drafts. */
 void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
                 uint32_t *n_drafts);
 

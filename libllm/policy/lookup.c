@@ -46,8 +46,8 @@ static uint32_t *place_of(const lookup *l, uint32_t index, const int32_t *end, i
     return &l->places[index * l->n_places + (uint32_t)(hash >> 32) % l->n_places];
 }
 
-/* Writes the tokens from the place on. Where the sequence ends, `next` and the draft itself follow. So a short text that
- * repeats gives a draft of n_max tokens. */
+/* Writes the tokens from the place on. Where the sequence ends, `next` and the draft itself follow. So a short text
+ * that repeats gives a draft of n_max tokens. */
 static uint32_t continue_from(uint32_t place, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft,
                               uint32_t n_max)
 {

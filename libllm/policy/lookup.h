@@ -1,7 +1,7 @@
 /* lookup.h: finds drafts in a sequence of tokens (prompt lookup). A draft is a guess of the next tokens. If the last
  * tokens of the sequence stand earlier in the sequence, too, then the draft is what follows there. An agent that edits
- * a file repeats most of the text that it has read. Saxena, "Prompt Lookup Decoding" (2023), describes the method. Pure,
- * apart from the memory of the index. */
+ * a file repeats most of the text that it has read. Saxena, "Prompt Lookup Decoding" (2023), describes the method.
+ * Pure, apart from the memory of the index. */
 #ifndef LLM_LOOKUP_H
 #define LLM_LOOKUP_H
 
@@ -16,9 +16,9 @@ enum {
     LOOKUP_TOKENS_MAX = 65536, /* only the last tokens of a longer sequence are searched when the index is opened */
 };
 
-/* An index of one sequence. An entry of `places` is the end of a run of tokens in the sequence, found by the hash of the
- * run. A later run with the same hash replaces an earlier one. So an entry is only a hint, and lookup_find compares the
- * tokens. Entries never become invalid if the sequence is truncated or changed. */
+/* An index of one sequence. An entry of `places` is the end of a run of tokens in the sequence, found by the hash of
+ * the run. A later run with the same hash replaces an earlier one. So an entry is only a hint, and lookup_find compares
+ * the tokens. Entries never become invalid if the sequence is truncated or changed. */
 typedef struct lookup {
     uint32_t *places;   /* owned; LOOKUP_INDEXES tables of n_places entries */
     uint32_t n_places;  /* a power of two; 0 if the index is not open */
@@ -33,8 +33,8 @@ void lookup_close(lookup *l);
 size_t lookup_bytes(const lookup *l); /* bytes of the index */
 
 /* Writes a draft of the n_max tokens after `next`, the token that follows the n tokens of the sequence. Sets *n_matched
- * to the length of the match. Returns n_max, or 0 if there is no match. Adds the new tokens of the sequence to the index, so a call takes time for each token that was
- * added since the last call, and a constant time apart from that. */
+ * to the length of the match. Returns n_max, or 0 if there is no match. Adds the new tokens of the sequence to the
+ * index. So a call takes time for each token that was added since the last call, and a constant time apart from that. */
 uint32_t lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft, uint32_t n_max,
                      uint32_t *n_matched);
 

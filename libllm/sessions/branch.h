@@ -174,7 +174,7 @@ bool branch_is_named(const branch *b);        /* false for a scratch branch */
 bool branch_has_slot(const branch *b);
 bool branch_is_idle(const branch *b); /* no generation uses the branch or waits for it */
 
-/* Returns where the branch's state is. While a state is being written or read, the place is the one that it comes from. */
+/* Returns where the branch's state is. A state that is being written or read is where it comes from. */
 static inline llm_place branch_place(const branch *b)
 {
     const parked_where where = b->parked.where;

@@ -1,5 +1,5 @@
-/* branch_draft.c: draft tokens in the sequence of a branch. A model call verifies them, and the caller then accepts them
- * one after the other, or rejects the rest. */
+/* branch_draft.c: draft tokens in the sequence of a branch. A model call verifies them, and the caller then accepts
+ * them one after the other, or rejects the rest. */
 #include <assert.h>
 
 #include "sessions/branch.h"

@@ -275,8 +275,8 @@ static resume_plan refill(int32_t diverged_at)
     return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
 }
 
-/* Decides on a plan and carries it out. This fails if the model has too few free KV cells. Then parks an idle branch and
- * tries again with a new plan, which may use the parked state, too. */
+/* Decides on a plan and carries it out. This fails if the model has too few free KV cells. Then parks an idle branch
+ * and tries again with a new plan, which may use the parked state, too. */
 static resume_plan settle(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                           resuming_sources *sources)
 {
