@@ -20,6 +20,8 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include "../tests/c/buffer_types.h"
+
 enum { CONTEXT_BYTES = 1 << 20, MORE_ROWS = 8, REPEATS_MAX = 99, N_LAYOUTS = 3 };
 
 static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_MXFP4,  GGML_TYPE_Q4_K,
@@ -49,22 +51,9 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static ggml_backend_buffer_type_t buffer_type_of(const char *name)
-{
-    ggml_backend_dev_t device = ggml_backend_get_device(processor);
-    const ggml_backend_dev_get_extra_bufts_t extra_bufts =
-        (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device),
-                                                                              "ggml_backend_dev_get_extra_bufts");
-    ggml_backend_buffer_type_t *all = extra_bufts == NULL ? NULL : extra_bufts(device);
-    while (all != NULL && *all != NULL && strcmp(ggml_backend_buft_name(*all), name) != 0) {
-        all++;
-    }
-    return all == NULL ? NULL : *all;
-}
-
 static ggml_backend_buffer_type_t buffer_type_in(int layout)
 {
-    ggml_backend_buffer_type_t repack = buffer_type_of("CPU_REPACK"), amx = buffer_type_of("AMX");
+    ggml_backend_buffer_type_t repack = buffer_type_of(processor, "CPU_REPACK"), amx = buffer_type_of(processor, "AMX");
     return layout == 2 ? ggml_backend_cpu_buffer_type() : layout == 0 && amx != NULL ? amx : repack;
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "buffer_types.h"
 #include "check.h"
 #include "random.h"
 
@@ -702,23 +703,9 @@ static void test_a_copy_needs_room(void)
     CHECK(model_file_may_be_copied(0, 0));
 }
 
-/* NULL where this build of ggml does not have it. */
-static ggml_backend_buffer_type_t layout_find(const char *name)
-{
-    ggml_backend_dev_t device = ggml_backend_get_device(processor);
-    const ggml_backend_dev_get_extra_bufts_t extra_bufts =
-        (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device),
-                                                                              "ggml_backend_dev_get_extra_bufts");
-    ggml_backend_buffer_type_t *all = extra_bufts == NULL ? NULL : extra_bufts(device);
-    while (all != NULL && *all != NULL && strcmp(ggml_backend_buft_name(*all), name) != 0) {
-        all++;
-    }
-    return all == NULL ? NULL : *all;
-}
-
 static void test_amx_is_used_where_it_works(void)
 {
-    CHECK_INT(layout_find("AMX") != NULL, LLM_AMX_WORKS);
+    CHECK_INT(buffer_type_of(processor, "AMX") != NULL, LLM_AMX_WORKS);
 }
 
 static void test_products(void)
@@ -741,7 +728,7 @@ int main(void)
     processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     RUN(test_a_copy_needs_room);
     RUN(test_amx_is_used_where_it_works);
-    layout_type = layout_find("AMX");
+    layout_type = buffer_type_of(processor, "AMX");
     types = TYPES_AMX;
     n_types = N_TYPES_AMX;
     if (layout_type == NULL) {
@@ -751,7 +738,7 @@ int main(void)
         RUN(test_after_attention_by_the_same_thread);
         RUN(test_what_others_than_amx_must_do);
     }
-    layout_type = layout_find("CPU_REPACK");
+    layout_type = buffer_type_of(processor, "CPU_REPACK");
     types = TYPES_ROWS;
     n_types = N_TYPES_ROWS;
     if (layout_type != NULL) {
