@@ -258,6 +258,8 @@ def serve_status(daemon: FakeDaemon, ready: dict[str, Any], status: int = 200, v
     daemon.route("GET /ready", lambda exchange: exchange.answer(ready, status))
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": STORAGE})
     daemon.route("GET /metrics", METRICS)
+    meta = {"kv_type": "q8_0", "kv_token_bytes": 3264}
+    daemon.route("GET /v1/models", {"data": [{"id": "other", "loaded": False}, {"id": "tiny", "meta": meta}]})
 
 
 def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,6 +278,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "next token   none yet",
         "steps        10, 5.5 ms each",
         "memory       weights 1.0 MiB, state 1.0 MiB of 4.0 MiB used (1,234 tokens), process 0 B",
+        "KV cache     q8_0, 3,264 bytes per token",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
         "parked       3 branches, 1.0 MiB of 1.0 GiB",
         "disk         3.0 MiB of 20 GiB",
@@ -314,6 +317,7 @@ def test_status_as_json(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) 
     run(daemon, "status", "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["metrics"]["steps_total"] == 10 and found["ready"]["status"] == "ready" and found["places"] == PLACES
+    assert found["model"]["kv_type"] == "q8_0"
 
 
 @pytest.mark.parametrize("verb", ["status", "version"])

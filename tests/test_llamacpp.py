@@ -257,6 +257,7 @@ async def test_props(daemon: Daemon) -> None:
         assert props["default_generation_settings"]["params"]["temperature"] == info.sampling.temperature
         assert props["total_slots"] == info.n_sessions + info.n_scratch
         assert "messages" in props["chat_template"] and props["modalities"] == {"vision": False, "audio": False}
+        assert props["kv_type"] == info.kv_type == "f16"
         assert props["model_path"] == "sim:dense" and props["build_info"].startswith("llmd ")
 
 

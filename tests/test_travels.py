@@ -252,7 +252,7 @@ def test_places_and_storage_are_printed() -> None:
     seen: set[str] = set()
     health = {"version": "1", "pid": 1}
     raw = {"health": health, "ready": {}, "places": answered(Places, seen), "storage": answered(Storage, seen)}
-    ctl_status.overview(raw, {})
+    ctl_status.overview({**raw, "model": {}}, {})
     assert left_out(Places, printed(seen, Places)) == {"scratch", "parked_max"}  # options of the server
     assert left_out(Storage, printed(seen, Storage)) == set()
 

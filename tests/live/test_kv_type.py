@@ -73,6 +73,7 @@ def test_a_daemon_reports_the_type(daemons: Daemons) -> None:
     for kv_type in ("f16", "q8_0"):
         daemon = daemons.start(model_path("dense"), "--kv-type", kv_type)
         facts[kv_type] = daemon.do("GET", "/v1/models")["data"][0]["meta"]
+        assert daemon.do("GET", "/props")["kv_type"] == kv_type
         assert daemon.chat([{"role": "user", "content": "hello"}])["usage"]["completion_tokens"] == 12
         daemon.stop()
     assert [facts[kv_type]["kv_type"] for kv_type in facts] == ["f16", "q8_0"]

@@ -32,10 +32,12 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     client = context.client
     live, (http_status, ready) = client.live(), client.ready()
-    listed = client.sessions()
+    listed, models = client.sessions(), client.models()
     slot_counts, storage = listed.get("places") or {}, listed.get("storage") or {}
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
+    meta = next((one.get("meta") for one in models.get("data") or [] if one.get("loaded", True)), None)
     raw: Json = {"health": live, "ready": ready, "places": slot_counts, "storage": storage, "metrics": counters}
+    raw["model"] = meta or {}
     context.say(raw, lambda: overview(raw, counters))
     _warn_if_different(context, live.get("version"))
     return EXIT_OK if http_status == 200 else EXIT_REFUSED
@@ -64,6 +66,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
         ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),
         ("memory", memory(counters)),
+        ("KV cache", _kv_cache(raw["model"])),
         ("checkpoints", checkpoints(storage)),
         ("parked", f"{text.counted(n_parked, 'branch', 'branches')}, {share_of(storage, 'parked_bytes')}"),
         ("disk", disk(storage)),

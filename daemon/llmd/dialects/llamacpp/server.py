@@ -37,6 +37,7 @@ async def props(request: web.Request) -> web.Response:
         chat_template_caps={},
         bos_token=engine.piece(front[:1].tobytes()) if front else "",
         build_info=f"llmd {__version__} (llama.cpp {backend_version()})",
+        kv_type=info.kv_type,
     )  # fmt: skip
     return respond(found)
 

@@ -181,4 +181,6 @@ class Props(msgspec.Struct, frozen=True, kw_only=True):
     chat_template_caps: dict[str, bool]
     bos_token: str
     build_info: str
+    kv_type: str
+    """Type of the keys and values in the KV cache (--kv-type). llama.cpp's server does not report it."""
     is_sleeping: bool = False
