@@ -22,6 +22,11 @@ from tests.serving import SETTLE_S, Daemon, Json, serving
 
 WIDE, NARROW = (1280, 800), (390, 844)
 
+TEXTS = """
+const shown = [...document.querySelectorAll(arguments[0])].filter((one) => one.checkVisibility());
+return shown.map((one) => one.innerText.trim());
+"""
+
 
 class Served:
     """A daemon in a thread of its own, because a browser's driver blocks the thread of the test."""
@@ -120,8 +125,17 @@ class Browser:
         """Returns the first shown element that has the text."""
         return self.wait(lambda: next((one for one in self.all(css) if one.is_displayed() and text in one.text), None))
 
+    def texts(self, css: str) -> list[str]:
+        """Returns the texts of all shown elements. They are read at once, so the page does not change in between."""
+        found = self.run(TEXTS, css)
+        assert isinstance(found, list)
+        return found
+
     def click(self, css: str, text: str = "") -> None:
-        self.find(css, text).click()
+        """Clicks the first shown element that has the text. If the page replaces it just before the click, clicks the
+        new one: the driver does not click an element that is gone.
+        """
+        self.wait(lambda: self.find(css, text).click() is None)
 
     def press(self, *keys: str) -> None:
         ActionChains(self.driver).send_keys(*keys).perform()

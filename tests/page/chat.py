@@ -48,7 +48,7 @@ class Chat:
 
     def texts(self, role: str) -> list[str]:
         part = ".text" if role == "user" else ".markdown"
-        return [one.text for one in self.browser.all(f".message.{role} > {part}")]
+        return self.browser.texts(f".message.{role} > {part}")
 
     def facts(self) -> str:
         text = self.browser.find(".message:last-child .facts").text

@@ -16,7 +16,10 @@ from tests.page.chat import Chat
 from tests.serving import config_of
 
 StartDaemon = Callable[..., Served]
-ENDLESS = "sim:dense,step_us=5000,length=0"
+ENDLESS = "sim:dense,step_us=5000,length=0,ctx=65536"
+"""Answers of 65,536 tokens take longer than a test may. So they end only when the test ends them."""
+SLOW_PREFILL = "sim:dense,batch=1,step_us=100000,length=0"
+"""Prefills 10 tokens per second, and reports each of them. The prefill of a long prompt ends when the test ends it."""
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from llmd.ctl import conversation_export
 from llmd.process.config_table import DEMO_MODEL
 from tests.page.browser import NARROW, WIDE, Browser
 from tests.page.chat import BUTTON, FIELD, Chat, set_setting
-from tests.page.conftest import StartDaemon
+from tests.page.conftest import SLOW_PREFILL, StartDaemon
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
@@ -90,7 +90,7 @@ def test_reasoning_is_closed_and_can_be_hidden(browser: Browser, start_daemon: S
 
 
 def test_the_prefill_shows_how_far_it_is(browser: Browser, start_daemon: StartDaemon) -> None:
-    chat = Chat(browser, start_daemon(model="sim:dense,token_us=2000,length=0"))
+    chat = Chat(browser, start_daemon(model=SLOW_PREFILL))
     browser.run("arguments[0].value = 'word '.repeat(600)", browser.find(FIELD))
     chat.type("end")
     text = browser.find(".message:last-child .progress", "Prefilling:").text

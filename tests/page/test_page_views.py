@@ -10,7 +10,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.page.browser import NARROW, WIDE, Browser, Served
-from tests.page.conftest import ENDLESS, StartDaemon
+from tests.page.conftest import ENDLESS, SLOW_PREFILL, StartDaemon
 from tests.serving import chat
 
 VIEWS = ("#chat", "#sessions", "#sessions/0/chat-3", "#now")
@@ -23,7 +23,7 @@ def converse(daemon: Served, n_sessions: int = 10) -> None:
 
 
 def ids(browser: Browser) -> list[str]:
-    return [row.text for row in browser.all(".session-table tbody a")]
+    return browser.texts(".session-table tbody a")
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -251,12 +251,12 @@ def test_details_replace_the_table_on_a_narrow_screen(browser: Browser, start_da
 
 
 def test_what_runs_is_shown_with_its_progress(browser: Browser, start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(model="sim:dense,batch=1,step_us=20000")
+    daemon = start_daemon(model=SLOW_PREFILL)
     browser.open(daemon, "#now")
-    body = json.dumps({"messages": [{"role": "user", "content": "word " * 200}], "session_id": "a"}).encode()
+    body = json.dumps({"messages": [{"role": "user", "content": "word " * 600}], "session_id": "a"}).encode()
     request = daemon.start(daemon.daemon.ask("POST", "/v1/chat/completions", body))
     browser.find(".running-list li", "prompt tokens")
-    assert int(browser.find(".running-list progress").get_attribute("max")) > 200
+    assert int(browser.find(".running-list progress").get_attribute("max")) > 600
     assert "1 of 8 for named sessions" in browser.find(".budgets").text
     meters = {one.get_attribute("aria-label"): float(one.get_attribute("max")) for one in browser.all("meter")}
     info = daemon.daemon.state.engine.info
@@ -273,7 +273,7 @@ def test_what_waits_says_why_and_the_timeline_shows_who_did_what(browser: Browse
     browser.open(daemon, "#now")
     browser.find(".timeline", "No request in the last minutes")
     ask = functools.partial(daemon.daemon.ask, "POST", "/v1/chat/completions")
-    requests = [daemon.start(ask(chat(session_id=id, max_tokens=2000))) for id in ("a", "b")]
+    requests = [daemon.start(ask(chat(session_id=id, max_tokens=60_000))) for id in ("a", "b")]
     browser.find(".running-list li", "waits for a slot")
     browser.find(".running-list li", "per token")
     browser.find(".timeline li", "decode")
@@ -301,7 +301,7 @@ def test_events_are_recorded_while_another_view_is_shown(browser: Browser, start
     browser.find(".events li:first-child", "a was parked")
     daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))
     browser.find(".events li:first-child", "a was closed or forgotten")
-    counts = dict(row.text.rsplit(" ", 1) for row in browser.all(".counts tr"))
+    counts = dict(row.rsplit("\t", 1) for row in browser.texts(".counts tr"))
     assert counts["new"] == "1" and counts["length"] == "1" and counts["stop"] == "0"
 
 
