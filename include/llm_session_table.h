@@ -31,7 +31,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_SESSION_TABLE_VERSION = 6 };
+enum { LLM_SESSION_TABLE_VERSION = 7 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
  * is a counter, g is a gauge, t is a counter of time. Times are microseconds in the session table, and seconds in
@@ -126,6 +126,9 @@ typedef enum llm_pin {
     X(uint64_t, n_prefilled_total, "prompt tokens consumed")                                                           \
     X(uint64_t, n_reused_total, "prompt tokens whose state was reused")                                                \
     X(uint64_t, n_generated_total, "tokens generated")                                                                 \
+    X(uint64_t, memory_bytes, "memory of the state, in a slot or in host memory; shared memory is counted once")       \
+    X(uint64_t, checkpoint_bytes, "host memory of the checkpoints that the branch saved or restored last")             \
+    X(uint64_t, disk_bytes, "size of the state file")                                                                  \
     X(uint64_t, opened_ms, "CLOCK_REALTIME; for a branch from an earlier daemon, when it was first opened")            \
     X(uint64_t, used_ms, "CLOCK_REALTIME of the last use")
 

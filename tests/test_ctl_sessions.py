@@ -36,7 +36,8 @@ def session(**changes: Any) -> dict[str, Any]:
         "context_tokens": 4096, "waiting": 0, "requests": 7, "prefilled_tokens_total": 100,
         "reused_tokens_total": 300, "generated_tokens_total": 55, "opened_ms": now_ms - 7_200_500,
         "used_ms": now_ms - 180_500, "last": {**LAST, "diverged_at": None}, "pinned": False,
-        "timelines": [{"slot": 1, "state": "idle", "tokens": 1234}],
+        "timelines": [{"slot": 1, "state": "idle", "tokens": 1234}], "memory_bytes": 3 << 20,
+        "checkpoint_bytes": 1 << 20, "disk_bytes": 2 << 20,
     } | changes  # fmt: skip
 
 
@@ -56,13 +57,14 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 
 def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     fresh = session(id="other", state="empty", tokens=0, requests=0, reused_tokens_total=0, prefilled_tokens_total=0)
+    fresh |= {"memory_bytes": 0, "checkpoint_bytes": 0}
     fresh["timelines"] = [{"slot": 2, "state": "empty", "tokens": 0}]
     daemon.route("GET /v1/sessions", {"data": [session(), fresh | {"last": None}], "places": PLACES})
     assert run(daemon, "sessions", "list") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
-        "ID     STATE  TOKENS  BRANCHES  REUSED  REQUESTS  LAST START    USED    PINNED",
-        "desk   idle    1,234         1    75 %         7  exact_prefix  3m ago  -",
-        "other  empty       0         1       -         0  -             3m ago  -",
+        "ID     STATE  TOKENS  BRANCHES   MEMORY  REUSED  REQUESTS  LAST START    USED    PINNED",
+        "desk   idle    1,234         1  4.0 MiB    75 %         7  exact_prefix  3m ago  -",
+        "other  empty       0         1      0 B       -         0  -             3m ago  -",
         "2 of 8 slots used, 3 parked; when full: park",
     ]
 

@@ -293,9 +293,9 @@ def titles(view: View, width: int) -> str:
 def test_narrow_terminals_have_fewer_columns() -> None:
     view = view_of(session("a", "prefill", tokens=30))
     assert titles(view, 200).split() == (
-        "ID STATE TOKENS PROGRESS REUSED LAST START REQUESTS USED PINNED OWNER CLIENT LAST WORDS".split()
+        "ID STATE TOKENS MEMORY PROGRESS REUSED LAST START REQUESTS USED PINNED OWNER CLIENT LAST WORDS".split()
     )
-    assert titles(view, 80).split() == "ID STATE TOKENS PROGRESS REUSED LAST START USED PINNED".split()
+    assert titles(view, 80).split() == "ID STATE TOKENS MEMORY PROGRESS REUSED LAST START USED".split()
     assert titles(view, 60).split() == "ID STATE TOKENS PROGRESS REUSED USED".split()
     assert titles(view, 20).split() == "ID STATE".split()
     assert "[#---]  30%" in "\n".join(lines(view, 60))
@@ -446,7 +446,7 @@ def test_a_terminal_shows_the_sessions_and_keys_work(daemon: Daemon) -> None:
 
 def test_the_screen_follows_the_size_of_the_terminal(daemon: Daemon) -> None:
     watcher = Watcher(daemon.socket_path)
-    watcher.wait_for("PINNED")
+    watcher.wait_for("LAST START")
     watcher.resize(140, 40)
     watcher.wait_for("REQUESTS")
     for columns, n_lines in ((9, 3), (1, 1), (20, 24)):

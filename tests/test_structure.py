@@ -42,7 +42,7 @@ LAYERS = (
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
 # For each of the three parts of the branch table (libllm/sessions/branch_table.h), the files that may use its members.
 TABLE_PARTS = {
-    "slots": {"branch_table", "table_keep", "table_expected", "table_copy", "table_publish"},
+    "slots": {"branch_table", "table_keep", "table_expected", "table_copy", "table_publish", "table_memory"},
     "shelf": {"table_parked", "table_disk", "table_files", "table_saved", "table_stored", "table_stop"},
     "naming": {"table_pin", "table_change", "table_removal"},
 }

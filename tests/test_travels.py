@@ -234,6 +234,9 @@ TIMELINE_LEFT: Left = {
     "prefilled_tokens_total": "likewise",
     "reused_tokens_total": "likewise",
     "generated_tokens_total": "likewise",
+    "memory_bytes": "likewise",
+    "checkpoint_bytes": "likewise",
+    "disk_bytes": "likewise",
     "opened_ms": "likewise",
 }
 

@@ -139,13 +139,16 @@ typedef struct model_ops {
     /* Returns how many of the info.state_bytes a sequence of n_tokens takes if it shares no cells. Apart from rounding,
      * the bytes of all sequences add up to used_bytes. */
     uint64_t (*sequence_bytes)(const model *m, uint32_t n_tokens);
+    /* Returns how many leading tokens of the sequence are in cells that used_bytes counts for a sequence with a lower
+     * number. 0 if sequences share no cells. */
+    uint32_t (*shared_tokens)(const model *m, uint16_t seq);
 
     /* ---- saved states: owner thread, between decode calls. Only a model of the same identity and geometry may load a
      * saved state ---- */
 
     /* Makes dst, which must be empty, an exact copy of src. Returns false if the copy failed; dst is then empty. Only
-     * called if sequences can share cells (info.shares_cells). Otherwise a copy takes memory of its own. The caller then
-     * saves src and loads the saved state into dst, because saved states are counted in the limits on memory. */
+     * called if sequences can share cells (info.shares_cells). Otherwise a copy takes memory of its own. The caller
+     * then saves src and loads the saved state into dst, because saved states are counted in the limits on memory. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
     size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);

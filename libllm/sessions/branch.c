@@ -79,6 +79,7 @@ static void truncate_tokens(branch *b, uint32_t n)
 
 void branch_set_parked(branch *b, const parked *to)
 {
+    b->shared->totals->n_changes++;
     b->shared->totals->parked_bytes += to->n_bytes - b->parked.n_bytes;
     b->parked = *to;
     branch_publish(b);
@@ -91,6 +92,7 @@ void branch_hold_parked(branch *b, blob *state, uint32_t k)
 
 void branch_set_file_bytes(branch *b, size_t n_bytes)
 {
+    b->shared->totals->n_changes++;
     b->shared->totals->file_bytes += n_bytes - b->n_file_bytes;
     b->n_file_bytes = n_bytes;
 }
@@ -330,7 +332,7 @@ bool branch_apply(branch *b, const resume_plan *plan, const int32_t *prompt, con
         set_state(b, LLM_STATE_EMPTY);
     }
     if (from != NULL && good) {
-        checkpoint_use(b->shared->checkpoints, from);
+        checkpoint_use(b->shared->checkpoints, from, b->entry, b->id);
     }
     assert_invariant(b);
     return good;
@@ -465,7 +467,7 @@ void branch_checkpoint(branch *b, const float *logits, bool prefix)
     if (c == NULL) {
         return;
     }
-    checkpoint_use(store, c);
+    checkpoint_use(store, c, b->entry, b->id);
     if (prefix && b->prefix != c) {
         unpin(b);
         b->prefix = checkpoint_pin(store, c) ? c : NULL;

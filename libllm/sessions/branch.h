@@ -102,6 +102,7 @@ typedef struct branch_totals {
     uint32_t n_named;
     size_t parked_bytes; /* bytes of parked states, in memory and on disk */
     size_t file_bytes;   /* bytes of state files */
+    uint64_t n_changes;  /* number of changes of parked states and of state files */
 } branch_totals;
 
 /* Shared by all branches of an engine. */
@@ -139,9 +140,10 @@ typedef struct branch {
     /* n_vocab logits after the first logits_at resident tokens; owned (ledger_bytes_new). Only the logits of branches
      * without a slot count as parked memory. There can be many such branches, but there are few slots. */
     float *logits;
-    uint32_t logits_at;     /* 0 if no logits are kept */
-    uint32_t checkpoint_at; /* number of tokens at the branch's last checkpoint */
-    checkpoint *prefix;     /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
+    uint32_t logits_at;        /* 0 if no logits are kept */
+    uint32_t checkpoint_at;    /* number of tokens at the branch's last checkpoint */
+    size_t n_checkpoint_bytes; /* used by table_memory.c while it adds up the checkpoints */
+    checkpoint *prefix;        /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
     /* A kept branch is a copy of another branch, made before that branch was truncated. For a kept branch, n_kept is
      * the number of tokens that the truncation removed. For all other branches, n_kept is 0. It becomes 0 when a
      * request has continued the kept branch. */

@@ -49,6 +49,10 @@ struct branch_table {
     store *store; /* NULL if there is no state directory */
     copy_cost_pace pace;
     branch_totals totals;
+    struct {
+        uint64_t n_changes;    /* branch_totals.n_changes */
+        uint64_t n_uses;       /* uses and evictions of checkpoints */
+    } accounted;               /* what table_account has seen of changes */
     _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread can change this number */
     share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */

@@ -185,6 +185,7 @@ void table_report_forgotten(branch_table *table, uint32_t owner, const char *nam
  * expire, returns the earliest last use. Returns 0 if no such branch remains. */
 uint64_t table_expire(branch_table *table, uint64_t before_ms);
 
-void table_publish(branch_table *table); /* sets the gauges in the session table */
+void table_publish(branch_table *table); /* sets the gauges in the session table, and calls table_account */
+void table_account(branch_table *table); /* says in the branches' records how many bytes each takes (table_memory.c) */
 
 #endif

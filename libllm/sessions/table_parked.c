@@ -314,7 +314,11 @@ static void adopt_part(branch_table *table, const branch *b, state_part *part)
                                     .n_logits = part->n_logits == n_vocab ? n_vocab : 0,
                                     .is_whole = part->is_whole};
     blob *held = take_part(table, part, LEDGER_IN_FLIGHT);
-    (void)checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
+    checkpoint *c = checkpoint_adopt(checkpoints, b->owner, tokens, part->k, &parts, held);
+    if (c != NULL) {
+        c->user_entry = b->entry;
+        c->user_id = b->id;
+    }
     /* frees the blob unless the checkpoint store holds it */
     ledger_drop(table->shared.ledger, LEDGER_IN_FLIGHT, held);
 }

@@ -25,4 +25,5 @@ void table_publish(branch_table *table)
     session_table_gauge(segment, LLM_COUNTER_CHECKPOINTS, table->shared.checkpoints->n_entries);
     session_table_gauge(segment, LLM_COUNTER_CHECKPOINT_BYTES, table->shared.checkpoints->n_bytes);
     session_table_gauge(segment, LLM_COUNTER_CHECKPOINTS_EVICTED, table->shared.checkpoints->n_evicted);
+    table_account(table);
 }

@@ -344,8 +344,10 @@ void checkpoint_unpin(checkpoint_store *store, checkpoint *c)
     }
 }
 
-void checkpoint_use(checkpoint_store *store, checkpoint *c)
+void checkpoint_use(checkpoint_store *store, checkpoint *c, uint32_t user_entry, uint64_t user_id)
 {
+    c->user_entry = user_entry;
+    c->user_id = user_id;
     c->used = ++store->clock;
     for (checkpoint *prefix = c->parent; prefix != NULL; prefix = prefix->parent) {
         prefix->used = c->used;

@@ -50,6 +50,10 @@ typedef struct checkpoint {
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
     uint32_t mark;  /* index of its mark */
+    /* entry and number of the branch that saved or restored this checkpoint last. That branch may be closed, and its
+     * entry may have another branch */
+    uint32_t user_entry;
+    uint64_t user_id;
 } checkpoint;
 
 /* Returns the bytes of a checkpoint's blob: the state, followed by the logits. */
@@ -110,7 +114,7 @@ checkpoint *checkpoint_replace(checkpoint_store *store, checkpoint *detached, ch
 bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
 void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 
-/* called when the checkpoint was restored, or saved again */
-void checkpoint_use(checkpoint_store *store, checkpoint *c);
+/* called when a branch restored the checkpoint, or saved it, or saved it again */
+void checkpoint_use(checkpoint_store *store, checkpoint *c, uint32_t user_entry, uint64_t user_id);
 
 #endif

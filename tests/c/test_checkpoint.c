@@ -86,7 +86,7 @@ static void entries_know_their_relatives(void)
             check_relatives(&store);
             CHECK(checkpoint_replace(&store, c, NULL) == c);
         } else {
-            checkpoint_use(&store, c);
+            checkpoint_use(&store, c, 0, 0);
         }
         CHECK(store.n_bytes <= store.n_bytes_max);
         check_relatives(&store);
@@ -262,7 +262,7 @@ static void a_long_shared_head_costs_nothing_for_each_entry(void)
         }
         c = checkpoint_add(&store, 1, tokens, HEAD + END - (uint32_t)(i % 7), STATE_BYTES, 0, true);
         CHECK(c != NULL);
-        checkpoint_use(&store, c);
+        checkpoint_use(&store, c, 0, 0);
     }
     checkpoint_remove(&store, c);
     CHECK(n_compared > 0 && n_compared < sizeof tokens * N_ENTRIES);

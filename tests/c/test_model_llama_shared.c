@@ -27,6 +27,9 @@ static void test_copies_hold_their_head_once(void)
     CHECK(m->ops->copy(m, 0, 1));
     CHECK(m->ops->copy(m, 1, 2));
     CHECK_INT(feed(m, 1, 2, HEAD, HEAD + 10, 10), MODEL_OK);
+    CHECK_INT(m->ops->shared_tokens(m, 0), 0);
+    CHECK_INT(m->ops->shared_tokens(m, 1), HEAD);
+    CHECK_INT(m->ops->shared_tokens(m, 2), HEAD);
     const uint64_t head = m->ops->sequence_bytes(m, HEAD) - m->ops->sequence_bytes(m, 0);
     const bool has_attention = head > 0;
     CHECK(!has_attention || m->ops->used_bytes(m) - one < head / 10);
@@ -36,6 +39,8 @@ static void test_copies_hold_their_head_once(void)
     (void)before;
 #endif
     m->ops->clear(m, 0); /* the source goes; its copies keep what they share */
+    CHECK_INT(m->ops->shared_tokens(m, 1), 0);
+    CHECK_INT(m->ops->shared_tokens(m, 2), HEAD);
     CHECK(!has_attention || m->ops->used_bytes(m) >= head);
     m->ops->clear(m, 1);
     CHECK_INT(feed(m, 2, 9, HEAD, HEAD + 10, 10), MODEL_OK);

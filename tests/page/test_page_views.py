@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from llmd.ctl.text import size as size_text
 from tests.page.browser import NARROW, WIDE, Browser, Served
 from tests.page.conftest import ENDLESS, SLOW_PREFILL, StartDaemon
 from tests.serving import chat
 
+PARTS_OF_MEMORY = ("memory", "checkpoint", "disk")
 VIEWS = ("#chat", "#sessions", "#sessions/0/chat-3", "#now")
 
 
@@ -78,6 +80,27 @@ def test_the_table_is_sorted_and_filtered(browser: Browser, start_daemon: StartD
     browser.wait(lambda: ids(browser) == ["chat-7"])
 
 
+def test_a_column_has_the_memory_of_each_session(browser: Browser, start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(model="sim:hybrid", max_sessions=2)
+    for number, n_words in enumerate((300, 100, 500, 200)):  # more sessions than slots, so some are parked
+        daemon.chat("word " * n_words, session_id=f"chat-{number}")
+    sessions = {one["id"]: one for one in daemon.get("/v1/sessions")["data"]}
+    taken = {id: one["memory_bytes"] + one["checkpoint_bytes"] for id, one in sessions.items()}
+    assert len(set(taken.values())) == 4 and {one["state"] for one in sessions.values()} == {"idle", "parked"}
+    browser.open(daemon, "#sessions")
+    browser.wait(lambda: len(ids(browser)) == 4)
+    for direction in ("descending", "ascending"):
+        browser.click("th.memory button")
+        assert browser.find("th.memory").get_attribute("aria-sort") == direction
+        assert ids(browser) == sorted(taken, key=taken.__getitem__, reverse=direction == "descending")
+        shown = [cell.replace("\u00a0", " ") for cell in browser.texts("td.memory")]
+        assert shown == [size_text(taken[id]) for id in ids(browser)]
+    browser.click(".session-table tbody a", "chat-2")
+    state, checkpoints, disk = (size_text(sessions["chat-2"][f"{part}_bytes"]) for part in PARTS_OF_MEMORY)
+    parts = f"{state} of state, {checkpoints} of checkpoints, {disk} on disk"
+    browser.wait(lambda: parts in browser.find(".facts").text.replace("\u00a0", " "))
+
+
 def test_only_changed_rows_of_a_thousand_are_updated(browser: Browser, start_daemon: StartDaemon) -> None:
     """Rows outside of the visible part do not exist, and an unchanged row is not touched."""
     daemon = start_daemon()
@@ -95,7 +118,8 @@ const done = arguments[0];
   const { SessionTable } = await import("/page/session_table.js");
   const session = (i, tokens) => ({ id: `id-${String(i).padStart(4, "0")}`, owner: 0, owner_name: "local",
     client: "test", state: "idle", waiting: 0, slot: i, tokens, requests: 1, used_ms: 1e12 - i, pinned: false,
-    timelines: [], last: null, last_words: "words", reused_tokens_total: 1, prefilled_tokens_total: 1 });
+    timelines: [], memory_bytes: 0, checkpoint_bytes: 0, disk_bytes: 0, last: null, last_words: "words",
+    reused_tokens_total: 1, prefilled_tokens_total: 1 });
   const feed = { sessions: new Map(), last: { time_ms: 1e12 } };
   for (let i = 0; i < 1000; i += 1) {
     feed.sessions.set(`0 id-${i}`, session(i, i));

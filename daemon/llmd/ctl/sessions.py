@@ -85,8 +85,8 @@ def overview(raw: Json) -> str:
     """Returns a table of the sessions, and a line about the slots."""
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
-        "ID", "STATE", "TOKENS>", "BRANCHES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
-        "LAST WORDS", "OWNER>",
+        "ID", "STATE", "TOKENS>", "BRANCHES>", "MEMORY>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED",
+        "CLIENT", "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
     # Columns that are empty are left out.
@@ -135,6 +135,7 @@ def _row(session: Json) -> list[str]:
         text.scalar(session.get("state")),
         text.count(longest(session)),
         branches(session),
+        text.size(memory_bytes(session)),
         text.share(*reused_share(session)),
         text.count(session.get("requests", 0)),
         text.scalar((session.get("last") or {}).get("reason")),
@@ -168,6 +169,19 @@ def branches(session: Json) -> str:
     return f"{len(found)}, {n_parked} parked" if 0 < n_parked < len(found) else str(len(found))
 
 
+def memory_bytes(session: Json) -> int:
+    """Returns the bytes of memory of the session's state and its checkpoints."""
+    return int(session.get("memory_bytes", 0)) + int(session.get("checkpoint_bytes", 0))
+
+
+def memory(session: Json) -> str:
+    """Returns a text such as "1.5 MiB of state, 300 KiB of checkpoints, 2.0 MiB on disk"."""
+    state, checkpoints, disk = (
+        text.size(int(session.get(f"{name}_bytes", 0))) for name in ("memory", "checkpoint", "disk")
+    )
+    return f"{state} of state, {checkpoints} of checkpoints, {disk} on disk"
+
+
 def details(session: Json, now_s: float | None = None) -> str:
     now_s = time.time() if now_s is None else now_s
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
@@ -176,6 +190,7 @@ def details(session: Json, now_s: float | None = None) -> str:
         ("state", state(session)),
         *token_lines(session, now_s),
         *prefill_lines(session),
+        ("memory", memory(session)),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),

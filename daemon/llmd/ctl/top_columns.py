@@ -89,6 +89,12 @@ TOKENS = Column(
     lambda session: (float(sessions.longest(session)), ""),
     is_number=True,
 )
+MEMORY = Column(
+    "MEMORY",
+    lambda session, _: text.size(sessions.memory_bytes(session)),
+    lambda session: (float(sessions.memory_bytes(session)), ""),
+    is_number=True,
+)
 PROGRESS = Column("PROGRESS", _progress, _progress_order, _BAR_CELLS + 7, is_number=True)
 REUSED = Column("REUSED", lambda session, _: text.share(*sessions.reused_share(session)), _reused_order, is_number=True)
 LAST_START = _text_column("LAST START", _last_start, 12)
@@ -109,9 +115,11 @@ OWNER = _text_column("OWNER", sessions.owner, 5)
 CLIENT = _text_column("CLIENT", _member("client"), 6)
 LAST_WORDS = _text_column("LAST WORDS", _member("last_words"), LAST_WORDS_CELLS_MIN, 10_000)
 
-SHOWN = (ID, STATE, TOKENS, PROGRESS, REUSED, LAST_START, REQUESTS, USED, PINNED, OWNER, CLIENT, LAST_WORDS)
+SHOWN = (ID, STATE, TOKENS, MEMORY, PROGRESS, REUSED, LAST_START, REQUESTS, USED, PINNED, OWNER, CLIENT, LAST_WORDS)
 """The columns from left to right."""
-BY_IMPORTANCE = (ID, STATE, TOKENS, PROGRESS, USED, REUSED, LAST_START, PINNED, LAST_WORDS, REQUESTS, CLIENT, OWNER)
+BY_IMPORTANCE = (
+    ID, STATE, TOKENS, PROGRESS, USED, REUSED, MEMORY, LAST_START, PINNED, LAST_WORDS, REQUESTS, CLIENT, OWNER,
+)  # fmt: skip
 """If the terminal is narrow, the last ones of these are left out."""
 
 

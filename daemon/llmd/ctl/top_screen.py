@@ -41,7 +41,8 @@ q, Ctrl-C    quit
 A state with +2 means that 2 more requests of the session wait. TOKENS is the
 length of the longest branch. PROGRESS is the part of a prompt that is
 prefilled. REUSED is the percentage of reused tokens among all prompt tokens.
-LAST START is the reason in the last answer."""
+LAST START is the reason in the last answer. MEMORY is the memory of the
+session's state and checkpoints. Memory that sessions share is counted once."""
 
 
 def render(view: View, width: int, height: int) -> list[Line]:

@@ -268,6 +268,9 @@ class SessionView:
     n_prefilled_total: int
     n_reused_total: int
     n_generated_total: int
+    memory_bytes: int
+    checkpoint_bytes: int
+    disk_bytes: int
     opened_ms: int
     used_ms: int
     name: str

@@ -6,7 +6,7 @@ import { conversations } from "./conversations.js";
 import { ask } from "./dialogs.js";
 import { ago, count, counted, h, percent, setText } from "./dom.js";
 import { SessionBranches } from "./session_branches.js";
-import { isRunning, isScratch, ofTokens, sessionHash, stackedBar, stateText } from "./session_texts.js";
+import { isRunning, isScratch, memoryText, ofTokens, sessionHash, stackedBar, stateText } from "./session_texts.js";
 
 export class SessionDetails {
   #key = "";
@@ -170,6 +170,7 @@ export class SessionDetails {
     const facts = [
       ["State", stateText(session)],
       ["Tokens", `${count(session.tokens)} in ${counted(session.timelines.length, "branch", "branches")}`],
+      ["Memory", memoryText(session)],
       ["Reused", prompts === 0 ? "–" : `${count(session.reused_tokens_total)} of ${counted(prompts, "prompt token")} reused `
         + `(${percent(session.reused_tokens_total, prompts)})`],
       ["Generated", counted(session.generated_tokens_total, "token")],

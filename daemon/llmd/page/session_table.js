@@ -1,8 +1,10 @@
 /* session_table.js: the table of all sessions. Only the rows within the visible part exist as elements, so that sorting
  * and filtering 1,000 sessions takes as long as drawing 40 of them. */
 
-import { ago, count, h, percent, setText } from "./dom.js";
-import { bar, isRunning, isScratch, reusedPart, sessionHash, setBar, stateText } from "./session_texts.js";
+import { ago, count, h, percent, setText, size } from "./dom.js";
+import {
+  bar, isRunning, isScratch, memoryBytes, memoryText, reusedPart, sessionHash, setBar, stateText,
+} from "./session_texts.js";
 
 const ROW_PX = 34; /* as in views.css */
 const BEYOND = 8; /* rows that exist above and below the visible part */
@@ -13,6 +15,7 @@ const COLUMNS = [
   { name: "id", title: "Session", value: (s) => s.id.toLowerCase(), text: (s) => s.id },
   { name: "state", title: "State", value: (s) => (isRunning(s) ? `0${s.state}` : `1${s.state}`), text: stateText },
   { name: "tokens", title: "Tokens", descends: true, value: (s) => s.tokens, text: (s) => count(s.tokens) },
+  { name: "memory", title: "Memory", kind: "mid", descends: true, value: memoryBytes, text: (s) => size(memoryBytes(s)) },
   { name: "branches", title: "Branches", kind: "low", descends: true, value: (s) => s.timelines.length,
     text: (s) => count(s.timelines.length) },
   { name: "entry", title: "Entry", kind: "lower", value: (s) => s.slot, text: (s) => String(s.slot) },
@@ -27,6 +30,8 @@ const COLUMNS = [
   { name: "client", title: "Client", kind: "low", value: clientText, text: clientText },
   { name: "words", title: "Last words", kind: "mid", value: (s) => s.last_words ?? "", text: (s) => s.last_words ?? "" },
 ];
+
+const AT = Object.fromEntries(COLUMNS.map((column, i) => [column.name, i]));
 
 function clientText(session) {
   return `${session.client ?? "–"} / ${session.owner_name ?? session.owner}`;
@@ -49,7 +54,7 @@ export class SessionTable {
   total = 0; /* sessions that the filter lets pass */
   #rows = new Map(); /* by key: {element, link, cells, bar, percent, session} */
   #order = []; /* keys in the order of the table */
-  #column = COLUMNS[8];
+  #column = COLUMNS[AT.used];
   #direction = -1;
   #words = [];
   #withScratch = true;
@@ -151,7 +156,7 @@ export class SessionTable {
     const row = { link, bar: bar(), percent: h("span"), session: null };
     row.cells = COLUMNS.map((column) => h("td", { class: `${column.name} ${column.kind ?? ""}` }));
     row.cells[0].append(link);
-    row.cells[5].append(row.bar, " ", row.percent);
+    row.cells[AT.reused].append(row.bar, " ", row.percent);
     row.element = h("tr", {}, row.cells);
     row.element.dataset.key = key;
     this.#rows.set(key, row);
@@ -164,7 +169,7 @@ export class SessionTable {
     row.link.tabIndex = key === this.#active ? 0 : -1;
     row.element.classList.toggle("selected", key === this.#selected);
     key === this.#selected ? row.link.setAttribute("aria-current", "true") : row.link.removeAttribute("aria-current");
-    setText(row.cells[8], ago(session.used_ms, this.feed.last?.time_ms ?? session.used_ms));
+    setText(row.cells[AT.used], ago(session.used_ms, this.feed.last?.time_ms ?? session.used_ms));
     if (row.session === session) {
       return;
     }
@@ -175,7 +180,8 @@ export class SessionTable {
         setText(row.cells[j], column.text(session));
       }
     });
-    row.cells[6].title = session.last?.reason_text ?? "";
+    row.cells[AT.reason].title = session.last?.reason_text ?? "";
+    row.cells[AT.memory].title = memoryText(session);
     row.element.classList.toggle("running", isRunning(session));
     setBar(row.bar, reusedPart(session));
     setText(row.percent, percent(session.reused_tokens_total, session.reused_tokens_total + session.prefilled_tokens_total));

@@ -1,6 +1,6 @@
 /* session_texts.js: what the views say about a session, and the small bars beside it. */
 
-import { count, h } from "./dom.js";
+import { count, h, size } from "./dom.js";
 
 const SYMBOLS = { prefill: "▷", decode: "▶", idle: "○", parked: "◌", torn: "✕", empty: "·" };
 
@@ -27,6 +27,16 @@ export function stateText(branch) {
 export function reusedPart(session) {
   const whole = session.reused_tokens_total + session.prefilled_tokens_total;
   return whole > 0 ? session.reused_tokens_total / whole : -1;
+}
+
+/* The bytes of memory of a session's state and checkpoints. */
+export function memoryBytes(session) {
+  return session.memory_bytes + session.checkpoint_bytes;
+}
+
+export function memoryText(session) {
+  const { memory_bytes, checkpoint_bytes, disk_bytes } = session;
+  return `${size(memory_bytes)} of state, ${size(checkpoint_bytes)} of checkpoints, ${size(disk_bytes)} on disk`;
 }
 
 export function ofTokens(part, whole, what) {

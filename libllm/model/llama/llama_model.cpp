@@ -248,6 +248,7 @@ bool op_truncate(model *base, uint16_t seq, uint32_t k)
         llama_memory_seq_trim(m->memory, seq);
     }
     m->positions[seq] = k;
+    shared_prefixes_truncate(&m->shared, seq, k);
     return true;
 }
 
@@ -264,6 +265,7 @@ void op_clear(model *base, uint16_t seq)
                      * finished() reports the sequence's next step as failed */
     }
     m->positions[seq] = 0;
+    shared_prefixes_truncate(&m->shared, seq, 0);
 }
 
 uint64_t op_used_bytes(const model *base)
@@ -276,6 +278,11 @@ uint64_t op_sequence_bytes(const model *base, uint32_t n_tokens)
 {
     const model_llama *m = self(base);
     return m->cost.fixed_bytes / m->info.n_seq + m->cost.of(n_tokens);
+}
+
+uint32_t op_shared_tokens(const model *base, uint16_t seq)
+{
+    return shared_prefixes_counted_before(&self(base)->shared, seq);
 }
 
 uint32_t op_position(const model *base, uint16_t seq)
@@ -412,6 +419,7 @@ bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k)
 
 model_llama::~model_llama()
 {
+    shared_prefixes_close(&shared);
     llama_free(embedder.context);
     if (context != nullptr) {
         llama_free(context);
@@ -431,6 +439,7 @@ const model_ops model_llama_ops = {
     op_position,
     op_used_bytes,
     op_sequence_bytes,
+    op_shared_tokens,
     model_llama_copy,
     model_llama_state_bytes,
     model_llama_state_save,

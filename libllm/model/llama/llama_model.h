@@ -41,6 +41,7 @@
 #include "machine/idle_cores.h"
 #include "machine/team.h"
 #include "model/model.h"
+#include "model/shared_prefixes.h"
 
 /* A copy of the declaration in src/llama-ext.h of the pinned llama.cpp. That header is not installed. */
 struct llama_memory_breakdown_data {
@@ -203,6 +204,7 @@ struct model_llama final : model {
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are wrong after a failed step, and
      * are not used. */
     std::vector<uint32_t> positions;
+    shared_prefixes shared{}; /* of no sequences, if sequences share no cells */
 
     /* The arrays of the llama_batch, allocated once. */
     std::vector<llama_token> tokens;

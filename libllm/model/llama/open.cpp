@@ -422,6 +422,9 @@ void allocate(model_llama *m)
 {
     const uint32_t n_batch = m->info.n_batch;
     m->positions.assign(m->info.n_seq, 0);
+    if (!shared_prefixes_open(&m->shared, m->info.shares_cells ? m->info.n_seq : 0)) {
+        throw std::bad_alloc();
+    }
     m->ends.assign(m->info.n_seq, 0);
     m->is_touched.assign(m->info.n_seq, 0);
     m->touched.reserve(m->info.n_seq);

@@ -33,6 +33,7 @@ void empty(model_llama *m, uint16_t seq)
     llama_memory_seq_rm(m->memory, seq, -1, -1);
     llama_memory_seq_trim(m->memory, seq);
     m->positions[seq] = 0;
+    shared_prefixes_truncate(&m->shared, seq, 0);
 }
 
 /* Returns the bytes after the header, or nullptr if `bytes` are not a state of this kind. */
@@ -105,6 +106,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
         return false;
     }
     m->positions[dst] = m->positions[src];
+    shared_prefixes_copy(&m->shared, src, dst, m->positions[src]);
     return true;
 }
 
@@ -162,12 +164,14 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
         }
         if (state != nullptr && load(m, seq, kind, k, state, n_bytes - sizeof(blob_head))) {
             m->positions[seq] = k;
+            shared_prefixes_truncate(&m->shared, seq, k);
             return MODEL_OK;
         }
         empty(m, seq);
         return state != nullptr && !has_cells(m, seq, k) ? MODEL_NO_CELLS : MODEL_INVALID;
     } catch (...) {
         m->positions[seq] = 0;
+        shared_prefixes_truncate(&m->shared, seq, 0);
         return MODEL_INVALID;
     }
 }

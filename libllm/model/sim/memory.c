@@ -71,16 +71,6 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
  * in common. A shared cell is counted once, for the sequence with the lowest number.
  */
 
-void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k)
-{
-    uint32_t n_seq = m->base.info.n_seq;
-    for (uint32_t i = 0; i < n_seq; i++) {
-        uint32_t *shared = &m->shared[seq * n_seq + i];
-        *shared = *shared < k ? *shared : k;
-        m->shared[i * n_seq + seq] = *shared;
-    }
-}
-
 uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
 {
     return n_tokens + (n_tokens < o->window ? n_tokens : o->window) * o->window_cells;
@@ -102,12 +92,8 @@ static uint64_t cells_used(const sim_model *m)
     uint32_t n_seq = m->base.info.n_seq;
     uint64_t used = 0;
     for (uint32_t seq = 0; seq < n_seq; seq++) {
-        uint32_t n_lower = 0; /* number of leading tokens whose cells are counted for a sequence with a lower number */
-        for (uint32_t i = 0; i < seq; i++) {
-            uint32_t shared = m->shared[seq * n_seq + i];
-            n_lower = shared > n_lower ? shared : n_lower;
-        }
-        used += sim_cells_of(&m->options, m->sequences[seq].position) - n_lower;
+        used += sim_cells_of(&m->options, m->sequences[seq].position) -
+                shared_prefixes_counted_before(&m->shared, (uint16_t)seq);
     }
     return used;
 }
@@ -135,13 +121,18 @@ uint64_t sim_sequence_bytes(const model *base, uint32_t n_tokens)
            (uint64_t)SIM_TOKEN_BYTES;
 }
 
+uint32_t sim_shared_tokens(const model *base, uint16_t seq)
+{
+    return shared_prefixes_counted_before(&sim_of_const(base)->shared, seq);
+}
+
 /* ---- sequence operations ---- */
 
 void sim_clear(model *base, uint16_t seq)
 {
     sim_model *m = sim_of(base);
     sequence_clear(m, sequence_at(m, seq));
-    sim_shared_truncate(m, seq, 0);
+    shared_prefixes_truncate(&m->shared, seq, 0);
 }
 
 uint32_t sim_position(const model *base, uint16_t seq)
@@ -165,7 +156,7 @@ bool sim_truncate(model *base, uint16_t seq, uint32_t k)
     sim_sequence *s = sequence_at(m, seq);
     assert(k > 0 && k <= s->position);
     bool is_exact = k >= sim_truncate_floor(base, seq);
-    sim_shared_truncate(m, seq, k);
+    shared_prefixes_truncate(&m->shared, seq, k);
     s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
     if (!is_exact && !is_hybrid(m)) {
         sim_sequence_spoil(m, s); /* the ring `kept` no longer contains the state after k tokens */

@@ -206,7 +206,7 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
         sim_clear(base, seq);
         return MODEL_INVALID;
     }
-    sim_shared_truncate(m, seq, k);
+    shared_prefixes_truncate(&m->shared, seq, k);
     s->position = k;
     s->oldest = has_kept(&h) ? h.oldest : s->oldest;
     if (!attached) {
@@ -219,17 +219,6 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
 
 /* ---- copy ---- */
 
-/* Makes dst share all cells of src, including cells that src shares with other sequences. */
-static void cells_share(sim_model *m, uint16_t src, uint16_t dst)
-{
-    uint32_t n_seq = m->base.info.n_seq;
-    for (uint32_t i = 0; i < n_seq; i++) {
-        uint32_t n = i == src ? m->sequences[src].position : m->shared[src * n_seq + i];
-        m->shared[dst * n_seq + i] = i == dst ? 0 : n;
-        m->shared[i * n_seq + dst] = i == dst ? 0 : n;
-    }
-}
-
 bool sim_copy(model *base, uint16_t src, uint16_t dst)
 {
     assert(src < base->info.n_seq && dst < base->info.n_seq);
@@ -239,7 +228,7 @@ bool sim_copy(model *base, uint16_t src, uint16_t dst)
         return false;
     }
     if (base->info.shares_cells) {
-        cells_share(m, src, dst);
+        shared_prefixes_copy(&m->shared, src, dst, from->position);
     } else if (!sim_cells_suffice(m, sim_cells_of(&m->options, from->position))) {
         return false;
     }

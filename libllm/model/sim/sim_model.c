@@ -14,7 +14,7 @@ static void sim_close(model *base)
     free(m->sequences);
     free(m->states);
     free(m->attentions);
-    free(m->shared);
+    shared_prefixes_close(&m->shared);
     free(m->logits);
     free(m->row_of);
     free(m->own_template);
@@ -66,6 +66,7 @@ static const model_ops sim_ops = {
     .position = sim_position,
     .used_bytes = sim_used_bytes,
     .sequence_bytes = sim_sequence_bytes,
+    .shared_tokens = sim_shared_tokens,
     .copy = sim_copy,
     .state_bytes = sim_saved_bytes,
     .state_save = sim_save,
@@ -216,13 +217,13 @@ static bool memory_open(sim_model *m, const char *chat_template)
     m->states = calloc((size_t)info->n_seq * m->n_kept, sizeof *m->states);
     bool has_window = info->memory == LLM_MEMORY_WINDOW;
     m->attentions = has_window ? calloc((size_t)info->n_seq * (info->n_ctx + (size_t)1), sizeof *m->attentions) : NULL;
-    m->shared = calloc((size_t)info->n_seq * info->n_seq, sizeof *m->shared);
+    const bool has_shared = shared_prefixes_open(&m->shared, info->n_seq);
     m->logits = calloc((size_t)info->n_outputs_max * info->n_vocab, sizeof *m->logits);
     m->row_of = calloc(info->n_batch, sizeof *m->row_of);
     m->own_template = chat_template != NULL ? strdup(chat_template) : NULL;
     const char *usual_template = info->memory == LLM_MEMORY_NONE ? NULL : sim_chat_template;
     m->chat_template = chat_template != NULL ? m->own_template : usual_template;
-    if (m->sequences == NULL || m->states == NULL || (has_window && m->attentions == NULL) || m->shared == NULL ||
+    if (m->sequences == NULL || m->states == NULL || (has_window && m->attentions == NULL) || !has_shared ||
         m->logits == NULL || m->row_of == NULL || (chat_template != NULL && m->own_template == NULL)) {
         return false;
     }

@@ -78,6 +78,7 @@
 #include <stdint.h>
 
 #include "model/model.h"
+#include "model/shared_prefixes.h"
 #include "model/sim/script.h"
 
 /* ---- options: options.c ---- */
@@ -149,12 +150,11 @@ typedef struct sim_model {
     sim_sequence *sequences;
     sim_state *states;    /* memory for the rings `kept` of all sequences */
     uint64_t *attentions; /* memory for the arrays `attention` of all sequences */
-    uint32_t *shared;     /* [a * n_seq + b] is the number of leading tokens whose cells sequences a and b share. The
-                           * matrix is symmetric */
-    uint64_t n_calls;     /* number of decode calls */
-    uint64_t n_counted;   /* number of decode calls that fail_at and fail_every count */
-    float *logits;        /* n_outputs_max rows */
-    int32_t *row_of;      /* for each batch index of the last successful call, its row in `logits`, or -1. The array has
+    shared_prefixes shared;
+    uint64_t n_calls;   /* number of decode calls */
+    uint64_t n_counted; /* number of decode calls that fail_at and fail_every count */
+    float *logits;      /* n_outputs_max rows */
+    int32_t *row_of;    /* for each batch index of the last successful call, its row in `logits`, or -1. The array has
                            * n_batch entries */
     uint32_t n_rows;
     sim_script *script; /* NULL for no script */
@@ -180,6 +180,7 @@ void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
 uint64_t sim_sequence_bytes(const model *m, uint32_t n_tokens);
+uint32_t sim_shared_tokens(const model *m, uint16_t seq);
 
 /* Returns the address of the state after k tokens in the ring `kept`. If k < oldest, another state is stored there. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
@@ -187,11 +188,9 @@ static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, 
     return &s->kept[k % m->n_kept];
 }
 
-void sim_sequence_spoil(sim_model *m, sim_sequence *s);           /* makes the sequence's state wrong, until the
+void sim_sequence_spoil(sim_model *m, sim_sequence *s);         /* makes the sequence's state wrong, until the
                                                                    * sequence is cleared or a saved state is loaded */
-void sim_shared_truncate(sim_model *m, uint16_t seq, uint32_t k); /* from now on, the sequence shares only the cells of
-                                                                   * its first k tokens */
-uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens);   /* cells of a sequence that shares no cells */
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens); /* cells of a sequence that shares no cells */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
 /* ---- copies and saved states: saved.c ---- */

@@ -233,6 +233,9 @@ def _session(state: State, owner: int, id: str, views: list[SessionView]) -> Ses
         prefilled_tokens_total=sum(one.prefilled_tokens_total for one in branches),
         reused_tokens_total=sum(one.reused_tokens_total for one in branches),
         generated_tokens_total=sum(one.generated_tokens_total for one in branches),
+        memory_bytes=sum(one.memory_bytes for one in branches),
+        checkpoint_bytes=sum(one.checkpoint_bytes for one in branches),
+        disk_bytes=sum(one.disk_bytes for one in branches),
     )
 
 
@@ -260,6 +263,9 @@ def _branch(state: State, id: str, view: SessionView) -> Timeline:
         prefilled_tokens_total=view.n_prefilled_total,
         reused_tokens_total=view.n_reused_total,
         generated_tokens_total=view.n_generated_total,
+        memory_bytes=view.memory_bytes,
+        checkpoint_bytes=view.checkpoint_bytes,
+        disk_bytes=view.disk_bytes,
         opened_ms=view.opened_ms,
         used_ms=view.used_ms,
         last=last,

@@ -34,6 +34,14 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     prefilled_tokens_total: int
     reused_tokens_total: int
     generated_tokens_total: int
+    memory_bytes: int
+    """Bytes of memory that the state takes: in the model's memory, or in host memory if it is parked there. 0 if the
+    state is only on disk. Memory that several branches share is counted once.
+    """
+    checkpoint_bytes: int
+    """Bytes of host memory of the checkpoints that the branch was the last to save or to restore."""
+    disk_bytes: int
+    """Size of the branch's state on disk. While the branch is in use, this is an older state."""
     opened_ms: int
     used_ms: int
     last: LastStart | None
