@@ -31,7 +31,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_SESSION_TABLE_VERSION = 7 };
+enum { LLM_SESSION_TABLE_VERSION = 8 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
  * is a counter, g is a gauge, t is a counter of time. Times are microseconds in the session table, and seconds in
@@ -77,6 +77,7 @@ enum { LLM_SESSION_TABLE_VERSION = 7 };
     X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                   \
     X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                     \
     X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                                \
+    X(REQUESTS_EARLY, "requests_waiting_for_prefill", 'g', "Requests waiting for another request's prefill.")          \
     X(SESSIONS_PARKED, "sessions_parked", 'g', "Open sessions without a slot in the model's memory.")                  \
     X(PARKED_BYTES, "parked_bytes", 'g', "Bytes of parked states, in host memory and on disk.")                        \
     X(PARKED_MEMORY_BYTES, "parked_memory_bytes", 'g', "Host memory of parked states.")                                \

@@ -288,6 +288,16 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_status_says_how_many_wait_for_the_prefill_of_another(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"})
+    daemon.route("GET /metrics", METRICS + "llmd_requests_waiting 4\nllmd_requests_waiting_for_prefill 3\n")
+    run(daemon, "status")
+    line = "\nrequests     2 running, 4 waiting (3 for another's prefill of the same head); "
+    assert line in capsys.readouterr().out
+
+
 def test_one_is_no_plural(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     serve_status(daemon, {"status": "ready", "model": "tiny"})
     daemon.route("GET /v1/sessions", {"data": [], "places": {**PLACES, "parked": 1}, "storage": STORAGE})

@@ -127,11 +127,14 @@ static void publish(decode *d)
 {
     uint64_t waiting = 0;
     uint64_t running = 0;
+    uint64_t early = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         waiting += d->requests[i]->phase == REQUEST_WAITING;
         running += d->requests[i]->phase == REQUEST_RUNNING;
+        early += d->requests[i]->phase == REQUEST_WAITING && d->requests[i]->claim.is_early;
     }
     session_table_gauge(d->session_table, LLM_COUNTER_REQUESTS_WAITING, waiting);
+    session_table_gauge(d->session_table, LLM_COUNTER_REQUESTS_EARLY, early);
     session_table_gauge(d->session_table, LLM_COUNTER_REQUESTS_RUNNING, running);
     table_publish(d->table);
 }

@@ -154,6 +154,13 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 /* decode_slots.c: starts or continues waiting requests that can have a slot now. */
 void decode_start_waiting(decode *d);
 
+/* decode_leader.c: decode_finds_leader looks for a running prefill that the waiting request should wait for, and records
+ * it in the request. Called when the request would ask for a slot. Returns false if the request should not wait.
+ * Afterwards, decode_waits_for_leader is called in each loop. It returns false if the wait is over: the leader has
+ * consumed the shared tokens, or its prefill has ended or does not progress. */
+bool decode_finds_leader(decode *d, request *r);
+bool decode_waits_for_leader(const decode *d, request *r);
+
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);

@@ -146,7 +146,7 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_assign_slots = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        r->claim.is_early = is_too_early(d, r);
+        r->claim.is_early = is_too_early(d, r) || decode_waits_for_leader(d, r);
         if (!needs_slot(r, may_assign_slots, has_scratch)) {
             continue;
         }
@@ -250,9 +250,12 @@ static bool is_fetching(decode *d, request *r, const branch *b)
 }
 
 /* Asks for a slot, and starts, continues, delays or ends the request. The request ends if nothing in progress can ever
- * free a slot. */
+ * free a slot. A request that waits for the prefill of another request asks for no slot yet. */
 static void ask_for_slot(decode *d, request *r)
 {
+    if (decode_finds_leader(d, r)) {
+        return;
+    }
     branch *b = r->branch;
     if (b == NULL) {
         b = table_scratch(d->table, r->owner, &r->claim.prompt);
@@ -296,7 +299,8 @@ static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
     bool is_made = false;
     for (uint32_t i = 0; i < n && !is_made; i++) {
         const request *r = turns[i].r;
-        is_made = (has_lost_slot(r) || r->phase == REQUEST_WAITING) && make_way(d, r);
+        const bool is_new = r->phase == REQUEST_WAITING && !r->claim.is_early;
+        is_made = (has_lost_slot(r) || is_new) && make_way(d, r);
     }
     d->may_assign_slots = d->may_assign_slots || is_made;
 }
@@ -331,7 +335,7 @@ static bool start_waiting(decode *d)
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_slot(d, r);
-        if (r->phase != REQUEST_ENDED && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
+        if (r->phase != REQUEST_ENDED && !r->claim.is_early && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
             count_slot(turns, n, r);
         }
         /* copying states took the time; the remaining requests follow after a step */

@@ -34,6 +34,9 @@ typedef struct request {
     bool no_drafts;        /* LLM_GENERATE_NO_DRAFTS */
     /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
+    /* id of a running request whose prefill must consume n_leader_tokens tokens before this request begins, or 0 */
+    uint64_t leader;
+    uint32_t n_leader_tokens;
     /* the request has asked for a slot and got none. A slot may become free later, or the request waits for the disk */
     bool waits_for_slot;
     bool has_fetched;       /* the states on disk have been considered for the prompt; they are considered only once */

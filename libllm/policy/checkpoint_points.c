@@ -59,6 +59,15 @@ uint32_t checkpoint_points_next(const checkpoint_points *c)
     return c->at[c->next];
 }
 
+uint32_t checkpoint_points_last(const checkpoint_points *c, uint32_t n_max)
+{
+    uint32_t last = 0;
+    for (uint32_t i = c->next; i < c->n && c->at[i] <= n_max; i++) {
+        last = c->at[i];
+    }
+    return last;
+}
+
 checkpoint_due checkpoint_points_reached(checkpoint_points *c, uint32_t n_tokens)
 {
     if (n_tokens != c->at[c->next]) {

@@ -59,8 +59,8 @@ typedef struct branch_claim {
     struct branch_claim *next; /* next in the same queue */
     /* the client reads the answer too slowly. The generation needs no slot until the client catches up */
     bool is_paused;
-    /* the generation needs no slot yet. The prompt of an earlier request begins with the same tokens, and the earlier
-     * prompt must be prefilled first */
+    /* the generation needs no slot yet, because it waits until another request has prefilled tokens with which both
+     * prompts begin */
     bool is_early;
 } branch_claim;
 

@@ -24,10 +24,11 @@ static bool may_copy(const branch *donor)
     return g->model->info.shares_cells || ledger_admits(g->ledger, branch_state_bytes(donor, branch_n_tokens(donor)));
 }
 
-static bool can_give(const branch *donor, const branch *b)
+/* Whether a prompt of the owner's branch `b` can resume from the donor. */
+static bool can_give(const branch *donor, uint32_t owner, const branch *b)
 {
     const bool holds_state = donor->slot != BRANCH_NO_SLOT ? may_copy(donor) : donor->parked.state != NULL;
-    return donor != b && donor->is_open && holds_state && donor->owner == b->owner &&
+    return donor != b && donor->is_open && holds_state && donor->owner == owner &&
            donor->record.state != LLM_STATE_TORN && branch_n_tokens(donor) > 0;
 }
 
@@ -45,6 +46,12 @@ static resume_source parked_source(const model *m, const branch *donor)
     };
 }
 
+uint32_t resuming_copy_cost(const branch *from, uint32_t n_tokens)
+{
+    const branch_shared *g = from->shared;
+    return g->model->info.shares_cells ? 0 : copy_cost_tokens(g->pace, 2 * branch_state_bytes(from, n_tokens));
+}
+
 /* Describes a donor as a source. If sequences share no cells, a donor with a slot is copied through a saved state. The
  * saved state of a sliding window contains only the window. Thus the copy can be used as a whole or with a checkpoint,
  * but not truncated. */
@@ -54,9 +61,7 @@ static resume_source donor_source(const model *m, const branch *donor)
         return parked_source(m, donor);
     }
     resume_source source = branch_source(donor);
-    if (!m->info.shares_cells) { /* the state is saved, then loaded */
-        source.n_cost = copy_cost_tokens(donor->shared->pace, 2 * branch_state_bytes(donor, source.n_tokens));
-    }
+    source.n_cost = resuming_copy_cost(donor, source.n_tokens);
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
         source.truncate_floor = source.n_tokens;
@@ -64,11 +69,11 @@ static resume_source donor_source(const model *m, const branch *donor)
     return source;
 }
 
-static void gather_donors(branch_table *table, const branch *b, bool has_slot, resuming_sources *out)
+static void gather_donors(branch_table *table, uint32_t owner, const branch *b, bool has_slot, resuming_sources *out)
 {
     for (uint32_t i = 0; i < table->n_entries && out->n_donors < DONORS_MAX; i++) {
         const branch *donor = &table->branches[i];
-        if ((donor->slot != BRANCH_NO_SLOT) == has_slot && can_give(donor, b)) {
+        if ((donor->slot != BRANCH_NO_SLOT) == has_slot && can_give(donor, owner, b)) {
             out->donor_branches[out->n_donors] = donor;
             out->donors[out->n_donors++] = donor_source(table->shared.model, donor);
         }
@@ -80,21 +85,22 @@ static void gather_donors(branch_table *table, const branch *b, bool has_slot, r
  * of usable ones, because only CHECKPOINTS_LOOKED_AT checkpoints are gathered. */
 static uint32_t attention_of(const branch *b, const int32_t *prompt, uint32_t n_prompt, const resuming_sources *sources)
 {
-    const bool is_trusted = b->record.state != LLM_STATE_TORN;
+    const bool is_trusted = b != NULL && b->record.state != LLM_STATE_TORN;
     const uint32_t own = is_trusted ? resume_common_prefix(branch_tokens(b), branch_n_tokens(b), prompt, n_prompt) : 0;
     return resume_longest(prompt, n_prompt, sources->donors, sources->n_donors, own);
 }
 
-static void gather(branch_table *table, const branch *b, const int32_t *prompt, uint32_t n_prompt,
+/* Gathers the states from which a prompt of the owner's branch `b` can resume. `b` may be NULL. */
+static void gather(branch_table *table, uint32_t owner, const branch *b, const int32_t *prompt, uint32_t n_prompt,
                    resuming_sources *out)
 {
     out->n_donors = 0;
     /* donors with a slot come first, because they are cheaper to copy. If several donors are equally good, the first is
      * chosen */
-    gather_donors(table, b, true, out);
-    gather_donors(table, b, false, out);
+    gather_donors(table, owner, b, true, out);
+    gather_donors(table, owner, b, false, out);
     out->n_checkpoints =
-        checkpoint_match(table->shared.checkpoints, b->owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
+        checkpoint_match(table->shared.checkpoints, owner, prompt, n_prompt, attention_of(b, prompt, n_prompt, out),
                          out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
         const checkpoint *c = out->checkpoint_entries[i];
@@ -255,7 +261,7 @@ fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *
     state_on_disk best = best_on_disk(table, b, prompt, n_in_memory);
     if (best.from != NULL) {
         resuming_sources sources;
-        gather(table, b, prompt->tokens, prompt->n_tokens, &sources);
+        gather(table, b->owner, b, prompt->tokens, prompt->n_tokens, &sources);
         n_in_memory = decide(b, prompt, false, &sources).n_keep;
         best = best_on_disk(table, b, prompt, n_in_memory);
     }
@@ -264,6 +270,38 @@ fetch resuming_fetch(branch_table *table, const branch *b, const branch_prompt *
     }
     return (fetch){.reading = best.from->parked.reading,
                    .wait_us_max = copy_cost_wait_us_max(&table->pace, best.n - n_in_memory)};
+}
+
+/* ---- what is known ---- */
+
+/* Describes the state of a branch that may have no slot yet. */
+static resume_source own_source(const branch *b)
+{
+    if (b->slot != BRANCH_NO_SLOT) {
+        return branch_source(b);
+    }
+    resume_source source = parked_source(b->shared->model, b);
+    source.n_tokens = b->parked.where != PARKED_NOWHERE ? n_known_of(b) : 0;
+    source.n_cost = 0;
+    return source;
+}
+
+uint32_t resuming_known(branch_table *table, uint32_t owner, const branch *b, const branch_prompt *prompt)
+{
+    resuming_sources sources;
+    gather(table, owner, b, prompt->tokens, prompt->n_tokens, &sources);
+    return resume_decide(&(resume_input){
+                             .prompt = prompt->tokens,
+                             .n_prompt = prompt->n_tokens,
+                             .own = b != NULL ? own_source(b) : (resume_source){.n_tokens = 0},
+                             .own_logits_at = b != NULL ? b->logits_at : 0,
+                             .torn = b != NULL && b->record.state == LLM_STATE_TORN,
+                             .donors = sources.donors,
+                             .n_donors = sources.n_donors,
+                             .checkpoints = sources.checkpoints,
+                             .n_checkpoints = sources.n_checkpoints,
+                         })
+        .n_keep;
 }
 
 /* ---- resuming ---- */
@@ -283,7 +321,7 @@ static resume_plan settle(branch_table *table, branch *b, const branch_prompt *p
     enum { TRIES = 3 };
     int32_t diverged_at = -1;
     for (int i = 0; i < TRIES; i++) {
-        gather(table, b, prompt->tokens, prompt->n_tokens, sources);
+        gather(table, b->owner, b, prompt->tokens, prompt->n_tokens, sources);
         const resume_plan plan = decide(b, prompt, cold, sources);
         if (apply(b, &plan, prompt->tokens, sources)) {
             return plan;
@@ -317,7 +355,7 @@ bool resuming_fork(branch_table *table, const branch *from, branch *to, uint32_t
     const uint32_t n_fork = at < n ? at : n;
     resuming_sources sources;
     const int32_t *tokens = branch_tokens(from);
-    gather(table, to, tokens, n_fork, &sources);
+    gather(table, to->owner, to, tokens, n_fork, &sources);
     const resume_plan plan = resume_decide(&(resume_input){
         .prompt = tokens,
         .n_prompt = n_fork,

@@ -16,6 +16,14 @@
 resume_plan resuming_begin(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                            const float **logits);
 
+/* Returns how many tokens of the owner's prompt the known states in memory provide, and the state of its branch `b`, which
+ * may be parked or on disk. If the branch is not chosen yet, `b` is NULL. */
+uint32_t resuming_known(branch_table *table, uint32_t owner, const branch *b, const branch_prompt *prompt);
+
+/* Returns the cost of copying n_tokens from the branch `from`, which has a slot: how many tokens could be prefilled in
+ * the same time. If sequences share no cells, the state is saved, then loaded. */
+uint32_t resuming_copy_cost(const branch *from, uint32_t n_tokens);
+
 /* A state that is being read from disk for a prompt. */
 typedef struct fetch {
     uint64_t reading;   /* number of the read (table_is_reading), or 0 if no state is read */

@@ -50,6 +50,21 @@ static void test_prefill_pauses_at_each_boundary(void)
     CHECK_INT(checkpoint_points_reached(&c, 100), CHECKPOINT_OWN);
 }
 
+static void test_the_last_point_that_is_still_to_come(void)
+{
+    const uint32_t boundaries[] = {40, 90};
+    checkpoint_points c = opened(100, 60, boundaries, 2);
+    begin(&c, 0, -1, -1);
+    CHECK_INT(checkpoint_points_last(&c, 39), 0);
+    CHECK_INT(checkpoint_points_last(&c, 89), 60);
+    CHECK_INT(checkpoint_points_last(&c, 99), 90);
+    CHECK_INT(checkpoint_points_last(&c, 100), 100);
+    CHECK_INT(checkpoint_points_reached(&c, 40), CHECKPOINT_OWN);
+    CHECK_INT(checkpoint_points_reached(&c, 60), CHECKPOINT_HEAD);
+    CHECK_INT(checkpoint_points_last(&c, 89), 0);
+    CHECK_INT(checkpoint_points_last(&c, 90), 90);
+}
+
 /* What is asked again is asked from there: no token is read, and the last call of the prefill ends there anyway. */
 static void test_the_end_is_one_however_near_another_lies(void)
 {
@@ -213,6 +228,7 @@ int main(void)
 {
     RUN(test_a_plain_prompt_has_one_at_its_end);
     RUN(test_prefill_pauses_at_each_boundary);
+    RUN(test_the_last_point_that_is_still_to_come);
     RUN(test_the_end_is_one_however_near_another_lies);
     RUN(test_what_is_kept_is_passed);
     RUN(test_the_head_is_kept_for_all);

@@ -29,6 +29,7 @@ static uint64_t ask_all(driver *d, const int32_t *prompt, bool share, uint64_t o
     for (uint64_t i = 0; i < N_ANSWERS; i++) {
         generate_call call = call_of(prompt, i);
         call.after = share && i > 0 ? out[0] : 0;
+        call.flags |= share ? 0 : LLM_GENERATE_COLD;
         out[i] = driver_generate(d, &call);
     }
     driver_wait_all(d);
@@ -76,8 +77,8 @@ static void fewer_slots_than_answers_do(void)
     }
 }
 
-/* The control: who is not told to wait does not. */
-static void without_it_everybody_reads(void)
+/* The control: what shares nothing prefills the prompt each time. */
+static void cold_requests_prefill_it_each_time(void)
 {
     driver *d = opened("sim:dense,length=0,token_us=100", N_ANSWERS);
     int32_t prompt[N_PROMPT];
@@ -198,7 +199,7 @@ int main(void)
 {
     RUN(a_prompt_is_consumed_once);
     RUN(fewer_slots_than_answers_do);
-    RUN(without_it_everybody_reads);
+    RUN(cold_requests_prefill_it_each_time);
     RUN(it_waits_and_begins_when_the_first_one_ends);
     RUN(it_can_be_cancelled_while_it_waits);
     RUN(it_begins_where_the_first_one_needs_no_step);

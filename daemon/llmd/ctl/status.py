@@ -52,12 +52,11 @@ def overview(raw: Json, counters: Counters) -> str:
     consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
     drafted, accepted = counter("drafted_tokens_total"), counter("accepted_tokens_total")
     steps, n_parked = counter("steps_total"), raw["places"].get("parked", 0)
-    running, waiting = counter("requests_running"), counter("requests_waiting")
     pairs = [
         ("llmd", f"{text.scalar(live.get('version'))}, pid {live.get('pid')}, {state(ready)}"),
         ("model", text.scalar(ready.get("model"))),
         ("sessions", sessions.slots_line(raw["places"])),
-        ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
+        ("requests", f"{live_requests(counters)}; {words(counters, 'finished_')}"),
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(counter("decode_tokens_total"), "token")),
@@ -73,6 +72,15 @@ def overview(raw: Json, counters: Counters) -> str:
         ("state", text.scalar(storage.get("state_dir") or "in memory only")),
     ]
     return text.fields(pairs)
+
+
+def live_requests(counters: Counters) -> str:
+    """Returns a text such as "1 running, 9 waiting (9 for another's prefill of the same head)"."""
+    running, waiting, early = (
+        text.count(int(counters.get(f"requests_{word}", 0))) for word in ("running", "waiting", "waiting_for_prefill")
+    )
+    why = f" ({early} for another's prefill of the same head)" if early != "0" else ""
+    return f"{running} running, {waiting} waiting{why}"
 
 
 def checkpoints(storage: Json) -> str:

@@ -87,9 +87,6 @@ def _head(view: View, width: int) -> list[Line]:
     places, storage, memory = shown.places, shown.storage, shown.memory
     state_max = memory.get("state_bytes_max", 0)
 
-    def number(name: str) -> str:
-        return text.count(int(shown.counters.get(name, 0)))
-
     state = f"{text.share(memory.get('state_bytes', 0), state_max)} of {text.size(state_max)}"
     kv_tokens = text.count(memory.get("kv_tokens", 0))
     if memory.get("kv_tokens_max") is not None:
@@ -103,7 +100,7 @@ def _head(view: View, width: int) -> list[Line]:
         _title(view, width),
         _facts(
             width,
-            ("requests", f"{number('requests_running')} running, {number('requests_waiting')} waiting"),
+            ("requests", status.live_requests(shown.counters)),
             ("slots", slots),
             ("checkpoints", checkpoints),
         ),

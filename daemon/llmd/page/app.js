@@ -60,8 +60,10 @@ window.addEventListener("key-needed", askForKey);
 window.addEventListener("hashchange", route);
 feed.addEventListener("change", (event) => {
   const counters = feed.last?.counters;
+  const early = counters?.requests_waiting_for_prefill;
+  const why = early ? ` (${early} for another's prefill of the same head)` : "";
   setText(document.getElementById("status"), feed.problem
-    || `${counters.requests_running} running, ${counters.requests_waiting} waiting`);
+    || `${counters.requests_running} running, ${counters.requests_waiting} waiting${why}`);
   document.getElementById("status").classList.toggle("problem", feed.problem !== "");
   document.getElementById("key").classList.toggle("set", hasKey());
   shown?.view.update?.(event.changed ?? new Set());
