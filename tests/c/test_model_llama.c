@@ -778,6 +778,31 @@ static void test_identity_and_geometry(void)
     d->ops->close(d);
 }
 
+/* A state with rotated keys gives wrong text where keys are not rotated. llama.cpp rotates quantized keys only. */
+static void test_rotation_is_part_of_the_geometry(void)
+{
+    char path[512];
+    path_of("tiny-dense.gguf", path, sizeof path);
+    model_options o = usual(NULL);
+    o.exact = false;
+    static const llm_kv_type types[] = {LLM_KV_F16, LLM_KV_Q8_0};
+    for (size_t i = 0; i < 2; i++) {
+        model *rotated = NULL, *zero = NULL, *plain = NULL;
+        o.kv_type = types[i];
+        CHECK_INT(model_open(path, &o, &rotated, NULL, 0), LLM_OK);
+        setenv("LLAMA_ATTN_ROT_DISABLE", "0", 1);
+        CHECK_INT(model_open(path, &o, &zero, NULL, 0), LLM_OK);
+        setenv("LLAMA_ATTN_ROT_DISABLE", "1", 1);
+        CHECK_INT(model_open(path, &o, &plain, NULL, 0), LLM_OK);
+        unsetenv("LLAMA_ATTN_ROT_DISABLE");
+        CHECK(memcmp(rotated->info.geometry, zero->info.geometry, 16) == 0);
+        CHECK_INT(memcmp(rotated->info.geometry, plain->info.geometry, 16) != 0, types[i] == LLM_KV_Q8_0);
+        rotated->ops->close(rotated);
+        zero->ops->close(zero);
+        plain->ops->close(plain);
+    }
+}
+
 static void test_model(void)
 {
     RUN(test_facts);
@@ -808,6 +833,7 @@ int main(void)
         RUN(test_the_size_of_an_unknown_model_is_counted);
         RUN(test_bad_options_are_explained);
         RUN(test_identity_and_geometry);
+        RUN(test_rotation_is_part_of_the_geometry);
         RUN(test_a_type_of_keys_that_a_model_cannot_have_is_refused);
         RUN(test_quantized_keys_take_half_the_memory);
     }

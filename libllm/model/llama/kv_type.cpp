@@ -60,6 +60,16 @@ ggml_type model_llama_kv_type(llm_kv_type type)
     return type == LLM_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
 }
 
+/* llama.cpp rotates quantized keys and values before it stores them, unless this variable is set. With f16 it never
+ * rotates. A rotated state would be read without an error by a process that does not rotate, and give wrong text. */
+std::string model_llama_kv_meaning(llm_kv_type type)
+{
+    const char *off = getenv("LLAMA_ATTN_ROT_DISABLE");
+    const bool is_rotated = off == nullptr || atoi(off) == 0; /* as in llama.cpp's llama-kv-cache.cpp */
+    const bool is_quantized = ggml_is_quantized(model_llama_kv_type(type));
+    return std::string(llm_word(LLM_KV_TYPES, type)) + (is_quantized && !is_rotated ? " not rotated" : "");
+}
+
 std::string model_llama_kv_type_trouble(const model_llama *m, bool is_exact)
 {
     const ggml_type type = model_llama_kv_type(m->info.kv_type);

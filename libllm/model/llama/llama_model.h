@@ -298,6 +298,8 @@ std::string model_llama_description(const model_llama *m);
 /* ---- kv_type.cpp ------------------------------------------------------------------------------------------------- */
 
 ggml_type model_llama_kv_type(llm_kv_type type);
+/* Returns the type of keys and values as it decides the meaning of a state. */
+std::string model_llama_kv_meaning(llm_kv_type type);
 /* Returns why this model cannot have a KV cache of the type info.kv_type, and what to do, or "". */
 std::string model_llama_kv_type_trouble(const model_llama *m, bool is_exact);
 

@@ -449,8 +449,9 @@ uint32_t short_rope_tokens(const model_llama *m)
 }
 
 /* Computes identity and geometry. The geometry is a hash of everything that changes the bytes of a state, or their
- * meaning: llama.cpp's version and state format, the type of keys and values, flash attention, the encoding of positions,
- * and the number of separate streams. Flash attention decides the layout of V. In one pool, the number of sequences does not change a state. */
+ * meaning: llama.cpp's version and state format, the type of keys and values and whether they are rotated, flash
+ * attention, the encoding of positions, and the number of separate streams. Flash attention decides the layout of V. In
+ * one pool, the number of sequences does not change a state. */
 void identify(model_llama *m, const model_options &o)
 {
     bool has_long_rope = false;
@@ -459,7 +460,7 @@ void identify(model_llama *m, const model_options &o)
     }
     const bool is_long = has_long_rope && m->context != nullptr && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
     model_llama_geometry(std::string("llama ") + llama_version() + " state " + std::to_string(LLAMA_STATE_SEQ_VERSION) +
-                             " kv " + llm_word(LLM_KV_TYPES, o.kv_type) + " flash " + (o.exact ? "off" : "auto") +
+                             " kv " + model_llama_kv_meaning(o.kv_type) + " flash " + (o.exact ? "off" : "auto") +
                              (is_long ? " rope long" : " rope short") +
                              (m->has_pool ? " unified" : " streams " + std::to_string(o.n_seq)),
                          m->info.geometry);
