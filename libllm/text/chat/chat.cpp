@@ -25,7 +25,6 @@
 
 #include "text/chat/chat_after.h"
 #include "text/chat/chat_answer.h"
-#include "text/chat/chat_constraint.h"
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_form.h"
 #include "text/chat/chat_program.h"
@@ -466,9 +465,9 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
 {
     const std::string &text_of_all = all.rendered.text;
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
-    const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
-    const std::string prefill = chat_answer_prefill(c->m, *all.form, all.request.continues(), opening);
-    const std::string constraint = chat_constraint(*all.form, prefill, all.request);
+    const std::shared_ptr<const chat_documents> documents =
+        chat_answer_documents(c->m, *all.form, all.request, opening);
+    const std::string &syntax = documents->syntax, &constraint = documents->constraint;
     const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());

@@ -62,6 +62,7 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
     if (form == nullptr) {
         chat_form made = new_form(m, program, wish);
         made.marks = chat_constraint_marks(m, words, made);
+        made.documents = std::make_shared<chat_last_documents>();
         form = std::make_shared<const chat_form>(std::move(made));
         program.forms.keep(key, form);
     }
@@ -89,7 +90,12 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
-/* llama.cpp renders a short conversation with and without a generation prompt, and finds form.opening by comparing both
+namespace {
+
+/* Returns the text that the parser of the answer has to parse before the generated text. This text is the beginning of
+ * the answer, with which the prompt ends.
+ *
+ * llama.cpp renders a short conversation with and without a generation prompt, and finds form.opening by comparing both
  * texts. Without a generation prompt, some templates end the conversation with EOS. If EOS begins with the same bytes
  * as the answer's opening, these bytes are missing from form.opening. So this function prefers `opening`, the end of
  * the request's prompt, which has these bytes. */
@@ -99,7 +105,9 @@ std::string chat_answer_opening(const chat_form &form, bool continues, const std
     return continues || !is_known ? form.opening : opening;
 }
 
-/* The form was derived from the prompt of a short conversation. A template can end the request's prompt differently. If
+/* Returns the last part of the prompt, which the grammar receives before the generated text.
+ *
+ * The form was derived from the prompt of a short conversation. A template can end the request's prompt differently. If
  * the form's grammar does not accept this different end, form.opening is returned. */
 std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
 {
@@ -126,4 +134,24 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     out.must_call = form.must_call;
     out.opening = chat_answer_opening(form, continues, opening);
     return out.written();
+}
+
+} // namespace
+
+std::shared_ptr<const chat_documents> chat_answer_documents(const model *m, const chat_form &form,
+                                                            const chat_request &request, const std::string &opening)
+{
+    const std::lock_guard<std::mutex> hold(form.documents->lock);
+    std::shared_ptr<const chat_documents> &last = form.documents->last;
+    if (last == nullptr || last->opening != opening || last->continues != request.continues() ||
+        last->follows_thinking != request.follows_thinking ||
+        last->thinking_tokens_max != request.thinking_tokens_max) {
+        chat_documents made = {opening, request.continues(), request.follows_thinking, request.thinking_tokens_max, "",
+                               ""};
+        made.syntax = chat_answer_syntax(form, made.continues, opening);
+        const std::string prefill = chat_answer_prefill(m, form, made.continues, opening);
+        made.constraint = chat_constraint(form, prefill, request);
+        last = std::make_shared<const chat_documents>(std::move(made));
+    }
+    return last;
 }

@@ -19,14 +19,9 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const control_
  * not become control tokens. The text around this message comes from the template. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
-/* Returns the text that the parser of the answer has to parse before the generated text. This text is the beginning of
- * the answer, with which the prompt ends. `opening` is the end of the prompt. */
-std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
-
-/* Returns the last part of the prompt, which the grammar receives before the generated text. */
-std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
-
-/* Returns llm_prompt.syntax. `opening` is the end of the prompt. */
-std::string chat_answer_syntax(const chat_form &form, bool continues, const std::string &opening);
+/* Returns llm_prompt.syntax and llm_prompt.constraint. `opening` is the end of the prompt. `form` comes from
+ * chat_answer_form. */
+std::shared_ptr<const chat_documents> chat_answer_documents(const model *m, const chat_form &form,
+                                                            const chat_request &request, const std::string &opening);
 
 #endif
