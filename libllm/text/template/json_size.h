@@ -28,10 +28,16 @@ struct json_size {
 /* Returns the offset of the quotation mark that ends a string, or the size of the text. `at` is in the string. */
 inline size_t json_string_end(const std::string &text, size_t at)
 {
-    while (at < text.size() && text[at] != '"') {
-        at += text[at] == '\\' ? 2 : 1;
+    for (size_t end = text.find('"', at); end != std::string::npos; end = text.find('"', end + 1)) {
+        size_t n_before = 0; /* backslashes: of two, the first one escapes the second one */
+        while (end - n_before > at && text[end - n_before - 1] == '\\') {
+            n_before++;
+        }
+        if (n_before % 2 == 0) {
+            return end;
+        }
     }
-    return at < text.size() ? at : text.size();
+    return text.size();
 }
 
 /* Measures the text, but stops where it nests deeper than `depth_max` levels. Objects of up to 64 members are counted
