@@ -286,6 +286,7 @@ def test_what_runs_is_shown_with_its_progress(browser: Browser, start_daemon: St
     info = daemon.daemon.state.engine.info
     assert (meters["Model state"], meters["KV tokens"]) == (info.state_bytes, info.n_cells)
     browser.find(".now p", "steps per second")
+    browser.find(".now p", "A step prefills 1.0 tokens and generates 0.0, on average.")
     browser.wait(lambda: " " in browser.find(".chart polyline.prefilled").get_attribute("points"))
     daemon.run(daemon.daemon.ask("DELETE", "/v1/sessions/a"))
     request.result()

@@ -112,10 +112,12 @@ export class NowView {
       minutes === 1 ? "The last minute" : `The last ${minutes} minutes`);
     const now = past.at(-1);
     const then = past.find((one) => one.time_ms >= now.time_ms - RECENT_MS);
-    const steps = now.counters.steps_total - then.counters.steps_total;
-    const us = now.counters.step_seconds_total - then.counters.step_seconds_total;
+    const since = (name) => now.counters[name] - then.counters[name];
+    const steps = since("steps_total"), us = since("step_seconds_total");
+    const perStep = (name) => (since(name) / steps).toFixed(1);
     const s = Math.max(1, now.time_ms - then.time_ms) / 1000;
-    setText(this.steps, steps > 0 ? `${(steps / s).toFixed(1)} steps per second, ${seconds(us / steps / 1e6)} per step on average`
+    setText(this.steps, steps > 0 ? `${(steps / s).toFixed(1)} steps per second, ${seconds(us / steps / 1e6)} per step. `
+      + `A step prefills ${perStep("prefill_tokens_total")} tokens and generates ${perStep("decode_tokens_total")}, on average.`
       : `No step in the last ${counted(Math.max(1, Math.round(s)), "second")}`);
   }
 

@@ -180,6 +180,7 @@ export class SessionTable {
         setText(row.cells[j], column.text(session));
       }
     });
+    row.cells[AT.state].title = stateText(session); /* the column is too narrow for "waiting" */
     row.cells[AT.reason].title = session.last?.reason_text ?? "";
     row.cells[AT.memory].title = memoryText(session);
     row.element.classList.toggle("running", isRunning(session));
