@@ -376,7 +376,6 @@ typedef struct llm_prompt {
  *   `follows_thinking`       bool. true makes the prompt's constraint say where reasoning ends. With false, the
  *                            constraint says so only if thinking_tokens_max is set. A command with n_answer_stops
  *                            (llm_wire.h) needs such a constraint.
- *   `owner`                  integer, default 0. Rendering uses results of earlier requests of the same owner only.
  */
 
 /* Renders a chat with the model's template and tokenizes it. `request` is described above.

@@ -465,9 +465,9 @@ async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
     messages, _ = await talk(daemon, 2)
     after: list[bool] = []
 
-    def watched(asked: ChatPrompt, messages: list[PlainMessage], past: Past | None, form: Form, owner: int) -> bytes:
+    def watched(asked: ChatPrompt, messages: list[PlainMessage], past: Past | None, form: Form) -> bytes:
         after.append(past is not None)
-        return render_request(asked, messages, past, form, owner)
+        return render_request(asked, messages, past, form)
 
     monkeypatch.setattr(prompt, "render_request", watched)
     past = daemon.state.answers.past(OWNER, "s", digests_of(messages))

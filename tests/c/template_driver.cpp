@@ -23,7 +23,6 @@
 #include "text/chat/chat.h"
 #include "text/constraint/constraint.h"
 #include "text/grammar/grammar.h"
-#include "text/template/chat_memo.h"
 
 namespace {
 
@@ -240,9 +239,7 @@ json render(const json &command)
     const std::string request = command.at("request").dump();
     llm_prompt p;
     char error[4096] = "";
-    chat_memo::is_off = command.value("plain", false);
     const int status = chat_render(o.templ, request.data(), request.size(), &p, error, sizeof error);
-    chat_memo::is_off = false;
     if (status != LLM_OK) {
         return fault(status, error);
     }

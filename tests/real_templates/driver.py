@@ -193,9 +193,8 @@ class Model:
             self._open()
         return self._number
 
-    def render(self, request: Json, *, is_plain: bool = False) -> Prompt:
-        """`is_plain` renders without what is known from earlier renderings (chat_memo.h)."""
-        told = self._driver.command("render", model=self.number, request=request, plain=is_plain)
+    def render(self, request: Json) -> Prompt:
+        told = self._driver.command("render", model=self.number, request=request)
         return Prompt(text=told.pop("prompt"), **told)
 
     def walk(

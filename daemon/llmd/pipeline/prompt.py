@@ -224,9 +224,7 @@ class _Rendering:
         engine, sender = self.services.engine, self.sender
         try:
             prompt = await engine.render_chat(
-                sender.owner,
-                sender.n_bytes,
-                lambda: render_request(self.chat, messages, past, self.form, sender.owner),
+                sender.owner, sender.n_bytes, lambda: render_request(self.chat, messages, past, self.form)
             )
         except ApiError as error:
             raise _with_client_param(error, self.form) from None

@@ -29,11 +29,7 @@ ANY_FORM = Form()
 
 
 def render_request(
-    chat: ChatPrompt,
-    messages: Sequence[PlainMessage],
-    past: Past | None = None,
-    form: Form = ANY_FORM,
-    owner: int | None = None,
+    chat: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
     """Returns the JSON for `llm_chat_render`. `messages` are the messages of the conversation, or its plain turns
     (history.py). `past` is the beginning of the conversation, if its tokens are known. Only the messages after this
@@ -54,7 +50,6 @@ def render_request(
             constraint=_rendered_constraint(constraint) if constraint is not None else None,
             thinking_tokens_max=form.thinking_tokens_max,
             follows_thinking=form.follows_thinking or None,
-            owner=owner,
         )
     )
 

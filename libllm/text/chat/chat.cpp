@@ -138,6 +138,7 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
 /* A conversation: its request, its text and its tokens. */
 struct conversation {
     chat_request request;
+    chat_given given;                      /* of `request` */
     std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
     chat_tail tail; /* the text to be tokenized: everything, or the part after an answer (chat_after.h) */
@@ -287,10 +288,10 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &requ
 /* Renders the conversation once. If only the text after an earlier answer is needed (chat_after.h), the attempt can
  * fail in two ways. Returns has_tools if the template writes the tools after this answer, although the session's tokens
  * already contain the tools. Returns failed if the rendered text does not show where this answer ends. */
-attempt converse(const chat *c, const control_markers &markers, std::time_t now, chat_given *given, conversation *out)
+attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
-    const chat_rendering r = {&request, &markers, now, given};
+    const chat_rendering r = {&request, &markers, now, &out->given};
     const size_t n = request.messages.size();
     out->form = form_of(c, request);
     std::optional<chat_text> history;
@@ -392,9 +393,8 @@ shown_types types_to_show(const chat *c, const std::string &given, const control
 
 /* Renders the conversation, and adds repairs (changes to the conversation) until the template accepts it. Each repair
  * loses information, for example an id or the position of the tools. So repairs are tried one by one, and only after a
- * refusal. *values receives the values of the conversation. */
-conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now,
-                              std::unique_ptr<chat_given> *values)
+ * refusal. */
+conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
     bool are_types_known = false;
     typed_tools typed;
@@ -404,13 +404,8 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
         conversation out;
         out.request = chat_request_read(c->m, given, c->programs, markers, repair, &typed);
         check_tokens(c->m, out.request);
-        if (*values == nullptr) {
-            *values = out.request.program->conversations.take(out.request.owner, out.request.messages);
-        } else {
-            (*values)->renew();
-        }
         try {
-            const attempt found = converse(c, markers, now, values->get(), &out);
+            const attempt found = converse(c, markers, now, &out);
             const bool is_alike =
                 out.request.form != chat_answer::text || !as_calls.has_value() || ends_alike(*as_calls, out);
             if (found == attempt::done && is_alike) {
@@ -588,11 +583,8 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const std::string given(request, n_bytes);
         const control_markers markers(c->words, given);
         const std::time_t now = std::time(nullptr);
-        std::unique_ptr<chat_given> values;
-        conversation all = converse_somehow(c, given, markers, now, &values);
-        const chat_rendering r = {&all.request, &markers, now, values.get()};
-        const marks at = marks_of(c, r, all);
-        all.request.program->conversations.give(all.request.owner, std::move(values));
-        fill_prompt(out, c, all, at);
+        conversation all = converse_somehow(c, given, markers, now);
+        const chat_rendering r = {&all.request, &markers, now, &all.given};
+        fill_prompt(out, c, all, marks_of(c, r, all));
     });
 }

@@ -1,11 +1,16 @@
 #include "text/chat/chat_program.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "text/chat/chat_request.h"
 #include "text/template/chat_budget.h"
 #include "text/template/chat_compile.h"
 #include "text/template/chat_trace.h"
 
 namespace {
+
+const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 void set_dates(common_json *variables, std::time_t now)
 {
@@ -18,14 +23,36 @@ void set_dates(common_json *variables, std::time_t now)
     (*variables)["datetime"] = text;
 }
 
+/* Some templates build control words around the role ("<|" + role + "|>"). If the role were marked as the client's
+ * text, these words would not become control tokens. So the well-known roles count as the template's own text. Any
+ * other role counts as the client's text. */
+void trust_role(const jinja::value &message)
+{
+    const std::string role = message->at("role")->as_string().str();
+    if (std::find(std::begin(ROLES), std::end(ROLES), role) != std::end(ROLES)) {
+        message->insert(jinja::mk_val<jinja::value_string>("role"), jinja::mk_val<jinja::value_string>(role));
+    }
+}
+
+void make_given(const chat_request &request, chat_given *out)
+{
+    for (const common_json &message : request.messages) {
+        out->messages.push_back(jinja::value_from_json(message, true));
+        trust_role(out->messages.back());
+    }
+    out->tools = request.tools.is_null() ? nullptr : jinja::value_from_json(request.tools, true);
+}
+
 void fill_context(jinja::context &context, const chat_rendering &r, size_t n_messages, bool asks)
 {
-    r.given->make(r.request->messages, r.request->tools);
-    const std::vector<jinja::value> &messages = r.given->messages();
+    if (r.given->messages.empty()) {
+        make_given(*r.request, r.given);
+    }
+    const std::vector<jinja::value> &messages = r.given->messages;
     context.set_val("messages", jinja::mk_val<jinja::value_array>(std::vector<jinja::value>(
                                     messages.begin(), messages.begin() + static_cast<ptrdiff_t>(n_messages))));
-    if (const jinja::value tools = r.given->tools()) {
-        context.set_val("tools", tools);
+    if (r.given->tools != nullptr) {
+        context.set_val("tools", r.given->tools);
     }
     common_json variables = common_json::object();
     variables["enable_thinking"] = true;
@@ -53,16 +80,11 @@ void fill_context(jinja::context &context, const chat_rendering &r, size_t n_mes
  * rendering makes the values again. */
 class shared_values {
   public:
-    explicit shared_values(chat_given *given_) : given(given_)
-    {
-        given->memo.begin_rendering();
-        chat_memo::current() = chat_memo::is_off ? nullptr : &given->memo;
-    }
+    explicit shared_values(chat_given *given_) : given(given_) {}
     ~shared_values()
     {
-        chat_memo::current() = nullptr;
         if (chat_trace::current().n_given_changes != n_before) {
-            given->clear();
+            *given = chat_given();
         }
     }
     shared_values(const shared_values &) = delete;

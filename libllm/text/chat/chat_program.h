@@ -1,5 +1,5 @@
 /* chat_program.h: a compiled template with its analysis, and the function that renders a request with it. A
- * chat_program never changes, except for its caches. Any thread can render. Used only in this folder. */
+ * chat_program never changes, except for its cache of forms. Any thread can render. Used only in this folder. */
 #ifndef LLM_CHAT_PROGRAM_H
 #define LLM_CHAT_PROGRAM_H
 
@@ -15,7 +15,6 @@
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_family.h"
 #include "text/chat/chat_form.h"
-#include "text/chat/chat_given.h"
 
 struct chat_request;
 
@@ -24,7 +23,6 @@ struct chat_program {
     const chat_family *family;
     chat_analysis analysis;
     mutable chat_forms forms;
-    mutable chat_conversations conversations;
     bool has_clock; /* the template uses the current time; see hold_clock */
     mutable std::mutex clock;
 
@@ -43,6 +41,13 @@ struct chat_programs {
     {
         return has_tools && with_tools != nullptr ? *with_tools : *usual;
     }
+};
+
+/* The messages and tools of a request as values of jinja. They take longer to make than a template takes to read them.
+ * So the renderings of a request share them, until a template changes one of them. */
+struct chat_given {
+    std::vector<jinja::value> messages; /* empty if the values have to be made */
+    jinja::value tools;                 /* NULL if there are no tools */
 };
 
 /* One rendering of a request. All renderings of a request get the same time, because their texts are compared with each

@@ -31,8 +31,7 @@ const char *const MEMBERS[] = {"messages",
                                "reasoning_apart",
                                "chat_template_kwargs",
                                "thinking_tokens_max",
-                               "follows_thinking",
-                               "owner"};
+                               "follows_thinking"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
 {
@@ -563,8 +562,6 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;
     out.follows_thinking = read_bool(request, "follows_thinking", false);
-    const common_json owner = request.value("owner", common_json());
-    out.owner = owner.is_number_integer() ? owner.get<int64_t>() : 0;
     return out;
 }
 

@@ -23,7 +23,6 @@ struct chat_invalid : std::runtime_error {
 
 struct chat_request {
     const chat_program *program;          /* the template that renders the request */
-    int64_t owner = 0;                    /* whose conversation it is */
     common_json messages;                 /* array; control words in strings are wrapped in markers */
     common_json front;                    /* messages that are rendered to find the head of the prompt. `front` has the
                                       * system messages and a user message with sentinel 0 as its text. null if the head

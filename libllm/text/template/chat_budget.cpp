@@ -107,15 +107,6 @@ void chat_budget::compare(uint64_t n_names)
     comparisons += n_names;
 }
 
-void chat_budget::pay(const chat_cost &cost)
-{
-    spend(cost.steps);
-    produce(cost.bytes);
-    for (uint32_t i = 0; i < cost.links; i++) {
-        link();
-    }
-}
-
 void chat_budget::link()
 {
     if (++links > LINKS_MAX) {

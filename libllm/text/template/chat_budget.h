@@ -33,23 +33,6 @@ struct value_weight {
     uint32_t depth = 0;
 };
 
-/* Work that was paid for. */
-struct chat_cost {
-    uint64_t steps = 0, bytes = 0;
-    uint32_t links = 0;
-
-    void add(const chat_cost &other)
-    {
-        steps += other.steps;
-        bytes += other.bytes;
-        links += other.links;
-    }
-    chat_cost since(const chat_cost &before) const
-    {
-        return {steps - before.steps, bytes - before.bytes, links - before.links};
-    }
-};
-
 class chat_budget {
   public:
     /* Makes the budget of a request of `request_bytes` bytes; a longer request gets a larger budget. Until this object
@@ -68,30 +51,17 @@ class chat_budget {
     }
 
     /* These functions throw chat_limit when the budget is used up, and in every call after that. */
-    void enter();                    /* pays for entering one node of the template */
-    void spend(uint64_t steps);      /* pays for work; a step takes about a microsecond */
-    void produce(uint64_t n_bytes);  /* pays for n_bytes of new texts and values */
-    void compare(uint64_t n_names);  /* pays for comparing member names while JSON objects are parsed */
-    void link();                     /* pays for putting a list or object into another list or object */
-    void pay(const chat_cost &cost); /* pays for work that need not be done again (chat_memo.h) */
+    void enter();                   /* pays for entering one node of the template */
+    void spend(uint64_t steps);     /* pays for work; a step takes about a microsecond */
+    void produce(uint64_t n_bytes); /* pays for n_bytes of new texts and values */
+    void compare(uint64_t n_names); /* pays for comparing member names while JSON objects are parsed */
+    void link();                    /* pays for putting a list or object into another list or object */
     [[noreturn]] void refuse(const char *why);
 
     /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
      * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value.
      * Without this check, a list could contain itself, and writing the list as text would never end. */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
-
-    /* Returns what was paid for since the rendering began. rewind() takes back what was paid for since then. */
-    chat_cost spent() const
-    {
-        return {steps, bytes, links};
-    }
-    void rewind(const chat_cost &before)
-    {
-        steps = before.steps;
-        bytes = before.bytes;
-        links = before.links;
-    }
 
     /* Returns the sentence about the limit that was exceeded, or NULL if no limit was exceeded. */
     const char *exceeded_by() const

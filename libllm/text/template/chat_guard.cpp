@@ -3,8 +3,6 @@
 #include <type_traits>
 
 #include "text/template/chat_budget.h"
-#include "text/template/chat_loop.h"
-#include "text/template/chat_memo.h"
 #include "text/template/chat_operation.h"
 #include "text/template/chat_trace.h"
 
@@ -58,51 +56,26 @@ value run(const jinja::identifier &node, context &ctx)
     if (node.val == CHAT_ASKS) {
         chat_trace::current().n_asks++;
     }
-    value out = node.jinja::identifier::execute_impl(ctx);
-    if (chat_recorder *recorder = chat_recorder::current()) {
-        recorder->read(node, out, ctx);
-    }
-    return out;
+    return node.jinja::identifier::execute_impl(ctx);
 }
 
 value run(const jinja::macro_statement &node, context &ctx)
 {
     chat_trace::current().n_changes++;
-    chat_recorder::refuse();
-    value out = node.jinja::macro_statement::execute_impl(ctx);
-    const value *macro = ctx.find_val(cast_stmt<jinja::identifier>(node.name)->val);
-    if (chat_memo::current() != nullptr && macro != nullptr) {
-        chat_memo::current()->define(*macro, &node);
-    }
-    return out;
-}
-
-value run(const jinja::for_statement &node, context &ctx)
-{
-    return chat_loop_run(node, ctx);
+    return node.jinja::macro_statement::execute_impl(ctx);
 }
 
 void count_change_of(const value &target)
 {
-    const bool is_given = target != nullptr && target->is_given;
     chat_trace::current().n_changes++;
-    chat_trace::current().n_given_changes += is_given;
-    if (is_given && chat_memo::current() != nullptr) {
-        chat_memo::current()->spoil();
-        chat_recorder::refuse();
-    }
+    chat_trace::current().n_given_changes += target != nullptr && target->is_given;
 }
 
-/* Counts a call of a built-in function that changes a list. No other built-in function changes a value. The recorder
- * does not follow these changes, and does not know the time. */
+/* Counts a call of a built-in function that changes a list. No other built-in function changes a value. */
 void count_call(const std::string &name, const value &input)
 {
-    const bool has_changed = name == "append" || name == "pop";
-    if (has_changed) {
+    if (name == "append" || name == "pop") {
         count_change_of(input);
-    }
-    if (has_changed || name == "strftime_now") {
-        chat_recorder::refuse();
     }
 }
 
@@ -215,8 +188,6 @@ value run(const jinja::call_expression &node, context &ctx)
     if (is_built_in(function)) {
         chat_operation_call(function->name, function->arg0, arguments);
         count_call(function->name, function->arg0);
-    } else if (chat_recorder *recorder = chat_recorder::current()) {
-        recorder->call_macro();
     }
     jinja::func_args passed(ctx);
     for (const value &argument : arguments) {
@@ -234,24 +205,12 @@ value run(const jinja::call_expression &node, context &ctx)
  * block anyway. */
 value run(const jinja::call_statement &node, context &ctx)
 {
-    chat_recorder::refuse();
     const value callee = cast_stmt<jinja::call_expression>(node.call)->callee->execute(ctx);
     const auto *function = jinja::cast_val<jinja::value_func>(callee);
     if (function != nullptr && is_built_in(function)) {
         throw std::runtime_error("a call block needs a macro, not " + function->name);
     }
     return node.jinja::call_statement::execute_impl(ctx);
-}
-
-value set_variable(const jinja::set_statement &node, context &ctx)
-{
-    chat_trace::current().n_changes++;
-    value out = node.jinja::set_statement::execute_impl(ctx);
-    if (chat_recorder *recorder = chat_recorder::current()) {
-        const auto *name = cast_stmt<jinja::identifier>(node.assignee);
-        name != nullptr ? recorder->set_variable(name->val, ctx) : chat_recorder::refuse();
-    }
-    return out;
 }
 
 /* Only assignments to a member (set a.b = c) are handled here. llama.cpp's code runs all other assignments. An
@@ -261,22 +220,17 @@ value run(const jinja::set_statement &node, context &ctx)
 {
     const auto *member = cast_stmt<jinja::member_expression>(node.assignee);
     if (member == nullptr || member->computed || !is_stmt<jinja::identifier>(member->property)) {
-        return set_variable(node, ctx);
+        chat_trace::current().n_changes++;
+        return node.jinja::set_statement::execute_impl(ctx);
     }
     const value item = node.val ? node.val->execute(ctx) : written(node.body, ctx);
-    const chat_recorder *const recorder = chat_recorder::current();
-    const chat_recorder::point before = recorder != nullptr ? recorder->now() : chat_recorder::point();
     const value target = member->object->execute(ctx);
     if (!is_val<jinja::value_object>(target)) {
         throw std::runtime_error("Cannot assign to member of non-object");
     }
     chat_operation_insert(target, item);
     count_change_of(target);
-    const std::string &name = cast_stmt<jinja::identifier>(member->property)->val;
-    target->insert(jinja::mk_val<jinja::value_string>(name), item);
-    if (recorder != nullptr && chat_recorder::current() == recorder) {
-        chat_recorder::current()->set_member(member->object, target, name, item, before);
-    }
+    target->insert(jinja::mk_val<jinja::value_string>(cast_stmt<jinja::identifier>(member->property)->val), item);
     return jinja::mk_val<jinja::value_undefined>();
 }
 
@@ -313,14 +267,6 @@ void pay_for(const value &result, use how, bool is_shared)
     }
 }
 
-/* Expressions whose results a recorder keeps (chat_memo.h) instead of the values that they have read. */
-template <typename T>
-constexpr bool is_recorded =
-    std::is_same_v<T, jinja::member_expression> || std::is_same_v<T, jinja::binary_expression> ||
-    std::is_same_v<T, jinja::unary_expression> || std::is_same_v<T, jinja::test_expression> ||
-    std::is_same_v<T, jinja::filter_expression> || std::is_same_v<T, jinja::ternary_expression> ||
-    std::is_same_v<T, jinja::call_expression>;
-
 /* A node that charges its work to the budget (chat_budget.h). Its class derives from llama.cpp's class T, because other
  * nodes find out the kind of their children with dynamic_cast. */
 template <typename T> struct guarded final : T {
@@ -329,21 +275,6 @@ template <typename T> struct guarded final : T {
     value execute_impl(context &ctx) const override
     {
         chat_budget::current().enter();
-        if constexpr (is_recorded<T>) {
-            if (chat_recorder *recorder = chat_recorder::current()) {
-                const chat_recorder::point before = recorder->now();
-                value result = paid(ctx);
-                if (recorder->is_recording()) {
-                    recorder->finish(*this, result, before);
-                }
-                return result;
-            }
-        }
-        return paid(ctx);
-    }
-
-    value paid(context &ctx) const
-    {
         value result = run(static_cast<const T &>(*this), ctx);
         pay_for(result, how, is_shared(static_cast<const T &>(*this)));
         return result;
