@@ -26,6 +26,13 @@ async def test_browsers_get_the_page_and_others_a_line(daemon: Daemon) -> None:
         assert (await daemon.ask("GET", "/", headers=headers)).body == b"llmd is running"
 
 
+async def test_the_unix_socket_has_no_page(daemon: Daemon) -> None:
+    """Whoever calls over the unix socket may see the sessions of all owners."""
+    assert (await daemon.ask("GET", "/", headers=HTML, local=True)).body == b"llmd is running"
+    answer = await daemon.ask("GET", "/page/app.js", local=True)
+    assert answer.status == 404 and answer.error["code"] == "not_found"
+
+
 @pytest.mark.parametrize("name", FILES)
 async def test_every_file_is_served(daemon: Daemon, name: str) -> None:
     answer = await daemon.ask("GET", f"/page/{name}")

@@ -2,6 +2,9 @@
 (llmd/page) and are read once, when the module is loaded.
 
 The page needs no API key. It has no data of its own: its scripts call the API with the key that the user enters.
+
+The unix socket does not serve the page. Requests over this socket need no key and see the sessions of all owners. A
+proxy that makes the socket available to browsers would give these rights to everybody who opens the page.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pathlib import Path
 from aiohttp import web
 
 from ...core.errors import ApiError, quoted
+from ..boundary import is_local
 
 _FOLDER = Path(__file__).parents[2] / "page"
 _MEDIA = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -44,13 +48,15 @@ _FILES = {path.name: _file(path) for path in sorted(_FOLDER.iterdir()) if path.s
 
 async def greet(request: web.Request) -> web.Response:
     """Returns the page to browsers. Other clients, such as Ollama's, get a line that says that the server runs."""
-    if "text/html" in request.headers.get("Accept", ""):
+    if "text/html" in request.headers.get("Accept", "") and not is_local(request):
         return _answer(request, _FILES["index.html"])
     return web.Response(text="llmd is running", headers={"Vary": "Accept"})
 
 
 async def show_file(request: web.Request) -> web.Response:
     name = request.match_info["id"]
+    if is_local(request):
+        raise ApiError("not_found", "The unix socket does not serve the page. Open the page at llmd's TCP port.")
     if name not in _FILES:
         raise ApiError("not_found", f"The page has no file {quoted(name)}.")
     return _answer(request, _FILES[name])
