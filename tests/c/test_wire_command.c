@@ -374,7 +374,7 @@ static void every_value_is_checked(void)
         {"stop", BYTES("\xa1x"), LLM_INVALID}, {"stop", BYTES("\x91\xa1\xff"), LLM_INVALID},
         {"stop", BYTES("\x91\x91\xa1x"), LLM_INVALID}, {"stop", BYTES("\xc0"), LLM_INVALID},
         {"stop", BYTES("\x91\xc4\x01x"), LLM_INVALID}, {"stop", BYTES("\x91\xc0"), LLM_INVALID},
-        {"flags", BYTES("\x0f"), LLM_OK}, {"flags", BYTES("\x10"), LLM_INVALID}, {"flags", BYTES("\xff"), LLM_INVALID},
+        {"flags", BYTES("\x1f"), LLM_OK}, {"flags", BYTES("\x20"), LLM_INVALID}, {"flags", BYTES("\xff"), LLM_INVALID},
         {"stop_tokens", BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_OK},
         {"stop_tokens", BYTES("\xc4\x03\x01\x00\x00"), LLM_INVALID}, {"stop_tokens", BYTES("\xc0"), LLM_INVALID},
         {"min_tokens", BYTES("\xff"), LLM_INVALID}, {"min_tokens", BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
