@@ -5,11 +5,20 @@
 #include "policy/leader.h"
 #include "sessions/resuming.h"
 
-/* Whether the request prefills and takes part in every step. A paused generation, and one that has lost its slot or
+/* Whether the request prefills and is planned in every step. A paused generation, and one that has lost its slot or
  * whose client does not read, could stop at any token. */
 static bool is_prefilling(const request *r)
 {
     return request_moves(r) && !r->is_decoding && !outbox_is_full(&r->out);
+}
+
+/* Whether the leader has not consumed all tokens yet that both prompts share. Compares one token: the prompts of a whole
+ * agent can share a hundred thousand tokens, and many requests may ask. */
+static bool may_share_more(const request *r, const request *leader)
+{
+    const branch_prompt *own = &r->claim.prompt, *other = &leader->claim.prompt;
+    const uint32_t n = branch_n_tokens(leader->branch);
+    return n < own->n_tokens && n < other->n_tokens && own->tokens[n] == other->tokens[n];
 }
 
 /* Returns how many of the request's first tokens the leader will have consumed at the end of the wait. The request's last
@@ -40,7 +49,7 @@ static uint32_t collect_leaders(const decode *d, const request *r, const request
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *other = d->requests[i];
-        if (other == r || other->owner != r->owner || !is_prefilling(other)) {
+        if (other == r || other->owner != r->owner || !is_prefilling(other) || !may_share_more(r, other)) {
             continue;
         }
         const uint32_t n_shared = n_shared_with(r, other), n_consumed = branch_n_tokens(other->branch);

@@ -335,7 +335,8 @@ static bool start_waiting(decode *d)
     request *r;
     while ((r = next_turn(d, turns, n)) != NULL) {
         ask_for_slot(d, r);
-        if (r->phase != REQUEST_ENDED && !r->claim.is_early && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
+        const bool waits = r->phase == REQUEST_WAITING && r->claim.is_early;
+        if (r->phase != REQUEST_ENDED && !waits && r->branch != NULL && r->branch->slot != BRANCH_NO_SLOT) {
             count_slot(turns, n, r);
         }
         /* copying states took the time; the remaining requests follow after a step */

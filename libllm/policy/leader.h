@@ -32,10 +32,11 @@ typedef struct leader_candidate {
  * Without the wait, the request prefills its own n_shared - n_known tokens while the leader goes on, and each gets half
  * of the model's time until one of them has these tokens. The wait must not take longer than that. It takes the time
  * of the leader's remaining tokens, of the copy, and of one more model call. So a short shared prefix is not waited
- * for, and neither is a leader that is farther behind.
+ * for, and neither is a leader that is farther behind. This estimate knows no other prefills: if more prompts are
+ * prefilled at the same time, the leader can get less than half of the time, and the wait can take longer.
  *
- * Of several candidates, chooses the one that saves most tokens. If several save equally many, chooses the one that is
- * nearest to n_shared, and of these the first. */
+ * Of several candidates, chooses the one that saves most tokens after the cost of the copy. If several save equally
+ * many, chooses the one that is nearest to n_shared, and of these the first. */
 int32_t leader_choose(const leader_candidate *candidates, uint32_t n, uint32_t n_known, uint32_t n_call);
 
 #endif

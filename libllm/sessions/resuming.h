@@ -16,8 +16,8 @@
 resume_plan resuming_begin(branch_table *table, branch *b, const branch_prompt *prompt, bool cold,
                            const float **logits);
 
-/* Returns how many tokens of the owner's prompt the known states in memory provide, and the state of its branch `b`, which
- * may be parked or on disk. If the branch is not chosen yet, `b` is NULL. */
+/* Returns how many tokens of the owner's prompt need no prefill. The state that provides them is in memory, or is the
+ * state of the prompt's branch `b`, which may be on disk. If the branch is not chosen yet, `b` is NULL. */
 uint32_t resuming_known(branch_table *table, uint32_t owner, const branch *b, const branch_prompt *prompt);
 
 /* Returns the cost of copying n_tokens from the branch `from`, which has a slot: how many tokens could be prefilled in
