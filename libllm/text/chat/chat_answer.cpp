@@ -141,17 +141,21 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
 std::shared_ptr<const chat_documents> chat_answer_documents(const model *m, const chat_form &form,
                                                             const chat_request &request, const std::string &opening)
 {
+    const auto make = [&] {
+        chat_documents made = {opening, request.follows_thinking, request.thinking_tokens_max, "", ""};
+        made.syntax = chat_answer_syntax(form, request.continues(), opening);
+        const std::string prefill = chat_answer_prefill(m, form, request.continues(), opening);
+        made.constraint = chat_constraint(form, prefill, request);
+        return std::make_shared<const chat_documents>(std::move(made));
+    };
+    if (request.continues()) {
+        return make();
+    }
     const std::lock_guard<std::mutex> hold(form.documents->lock);
     std::shared_ptr<const chat_documents> &last = form.documents->last;
-    if (last == nullptr || last->opening != opening || last->continues != request.continues() ||
-        last->follows_thinking != request.follows_thinking ||
+    if (last == nullptr || last->opening != opening || last->follows_thinking != request.follows_thinking ||
         last->thinking_tokens_max != request.thinking_tokens_max) {
-        chat_documents made = {opening, request.continues(), request.follows_thinking, request.thinking_tokens_max, "",
-                               ""};
-        made.syntax = chat_answer_syntax(form, made.continues, opening);
-        const std::string prefill = chat_answer_prefill(m, form, made.continues, opening);
-        made.constraint = chat_constraint(form, prefill, request);
-        last = std::make_shared<const chat_documents>(std::move(made));
+        last = make();
     }
     return last;
 }

@@ -71,10 +71,11 @@ struct chat_wish {
 extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
 
 /* The last documents that were made for answers of a form, and everything that they depend on beside the form. Making
- * them anew in each turn takes 2 ms with 60 tools. */
+ * them anew in each turn takes 2 ms with 60 tools. An answer that continues a message keeps none: its `opening` has the
+ * whole text of this message, which can be long, and hardly ever comes again. */
 struct chat_documents {
     std::string opening; /* the end of the prompt */
-    bool continues = false, follows_thinking = false;
+    bool follows_thinking = false;
     int64_t thinking_tokens_max = -1;
     std::string syntax, constraint; /* llm_prompt.syntax and llm_prompt.constraint */
 };
