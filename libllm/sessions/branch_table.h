@@ -1,7 +1,7 @@
 /* branch_table.h: the table of all branches of an engine, open or not. The table has three parts. Each part has a
  * header of its own, and members that only the files of the part access (enforced by tests/test_structure.py):
  *
- *   slots.h    which branch has an entry or a slot     branch_table.c, table_keep, _expected, _copy, _publish
+ *   slots.h    which branch has an entry or a slot     branch_table.c, table_keep, _expected, _copy, _publish, _memory
  *   shelf.h    states in memory and on the disk        table_parked, _disk, _files, _saved, _stored, _stop
  *   naming.h   names, pins, and removed files          table_pin, _change, _removal
  *

@@ -1,8 +1,9 @@
 /* table_memory.c: says in each branch's record how many bytes its state takes, in memory and on disk.
  *
- * Memory that several branches share is counted once. So the bytes of all branches add up to the gauges:
+ * Memory that several branches share is counted once. So the bytes of all branches add up to the gauges, apart from
+ * rounding:
  *   memory_bytes      of branches with a slot: state_used_bytes, less what llama.cpp reserves for empty slots
- *                     of all others: parked_memory_bytes, and the part of in_flight_bytes that is written to disk
+ *                     of all others: parked_memory_bytes, and the parked states among in_flight_bytes
  *   checkpoint_bytes  checkpoint_bytes, less the checkpoints whose branch is closed
  *   disk_bytes        parked_disk_bytes, less the files of sessions that have no entry */
 #include "sessions/branch_table.h"
@@ -41,9 +42,8 @@ static void account_slots(branch_table *table)
             continue;
         }
         const uint64_t n = unshared_bytes(m, (uint16_t)slot);
-        const double share =
-            n_saved > 0 ? (double)m->ops->shared_tokens(m, (uint16_t)slot) / (double)n_shared_tokens : 0;
-        const uint64_t n_less = (uint64_t)(share * (double)n_saved);
+        const double n_shared = (double)m->ops->shared_tokens(m, (uint16_t)slot); /* the product exceeds 64 bits */
+        const uint64_t n_less = n_saved > 0 ? (uint64_t)((double)n_saved * n_shared / (double)n_shared_tokens) : 0;
         set_memory(b, n - (n_less < n ? n_less : n));
     }
 }
