@@ -18,8 +18,8 @@ from tests.serving import config_of
 StartDaemon = Callable[..., Served]
 ENDLESS = "sim:dense,step_us=5000,length=0,ctx=65536"
 """Answers of 65,536 tokens take longer than a test may. So they end only when the test ends them."""
-SLOW_PREFILL = "sim:dense,batch=1,step_us=100000,length=0"
-"""Prefills 10 tokens per second, and reports each of them. The prefill of a long prompt ends when the test ends it."""
+SLOW_PREFILL = "sim:dense,batch=1,step_us=250000,length=0"
+"""Prefills 4 tokens per second, and reports each of them. The prefill of a long prompt ends when the test ends it."""
 
 
 @pytest.fixture(scope="session")
