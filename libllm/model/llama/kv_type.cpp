@@ -60,8 +60,9 @@ ggml_type model_llama_kv_type(llm_kv_type type)
     return type == LLM_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
 }
 
-/* llama.cpp rotates quantized keys and values before it stores them, unless this variable is set. With f16 it never
- * rotates. A rotated state would be read without an error by a process that does not rotate, and give wrong text. */
+/* llama.cpp rotates quantized keys and values before it stores them, unless this variable is a number other than 0. The
+ * variable changes no keys or values in f16. A rotated state would be read without an error by a process that does not
+ * rotate, and give wrong text. */
 std::string model_llama_kv_meaning(llm_kv_type type)
 {
     const char *off = getenv("LLAMA_ATTN_ROT_DISABLE");
