@@ -466,7 +466,7 @@ EXAMPLES: Json = {
     "top_logprobs": 2, "stream": True, "session_id": "s", "prompt_cache_key": "k", "metadata": {"session_id": "m"},
     "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.5, "seed": 7, "stop": "x", "presence_penalty": 1,
     "frequency_penalty": 1, "repeat_penalty": 1.5, "ignore_eos": True, "cache_prompt": False, "enable_thinking": False,
-    "chat_template_kwargs": {"x": 1}, "history": "template",
+    "chat_template_kwargs": {"x": 1}, "history": "template", "speculate": "off",
 }  # fmt: skip
 ELSEWHERE = {"model", "return_progress", "truncation"}
 """Parameters that are not tested here. `model` has no effect. test_responses.py tests `truncation`, and
