@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -121,6 +122,17 @@ def documented_codes(method: str, path: str) -> frozenset[str] | None:
         if row.method == method and any(re.fullmatch(pattern, bare) for pattern in patterns):
             return row.codes
     return None
+
+
+def environment_without_options() -> dict[str, str]:
+    """Returns the environment for a new process: without llmd's options, but with the build of libllm that the tests
+    use, which need not be the default one.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("LLMD_") or name == "LLMD_LIBLLM_VARIANT"
+    }
 
 
 class Daemon:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.local_hub import TOKEN, LocalHub
+from tests.serving import environment_without_options
 
 # Finds the model of the first argument. Prints the path or the error, and then the log lines.
 PROGRAM = """
@@ -50,7 +51,8 @@ class Finder:
     home: Path
 
     def environment(self, **more: str) -> dict[str, str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "LLMD_"))}
+        inherited = environment_without_options()
+        clean = {name: value for name, value in inherited.items() if not name.startswith("HF_")}
         return {**clean, "HOME": str(self.home), "HF_HOME": str(self.home / "hf"), "HF_ENDPOINT": self.hub.url, **more}
 
     def popen(self, name: str, free: int = 0, before: str = "", **more: str) -> subprocess.Popen[str]:

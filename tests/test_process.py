@@ -19,7 +19,7 @@ from typing import IO
 import pytest
 
 from llmd.engine import segment
-from tests.serving import Json, chat
+from tests.serving import Json, chat, environment_without_options
 
 ENDLESS = "sim:dense,ctx=1000000,step_us=1000,length=0"
 
@@ -77,12 +77,11 @@ class Start:
         return [*self.program, *(part for pair in fixed.items() for part in pair), *extra]
 
     def popen(self, *extra: str, **environment: str) -> subprocess.Popen[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
         popen = subprocess.Popen(
             self.arguments(*extra),
             stderr=subprocess.PIPE,
             text=True,
-            env={**clean, **environment},
+            env={**environment_without_options(), **environment},
             start_new_session=True,  # without a terminal, as under systemd
             preexec_fn=self._prepare,
         )

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 from llmd.engine.native import SessionTable
+from tests.serving import environment_without_options
 
 Json = dict[str, Any]
 Left = tuple[str, bool] | None
@@ -170,7 +171,7 @@ async def start(directory: Path, disk: Disk | None, model: str, *options: str) -
     reason.
     """
     socket, log, state = directory / "llmd.sock", directory / "log", directory / "state"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
+    environment = environment_without_options()
     program = "llmd"
     if not model.startswith("sim:"):
         program, environment["LLMD_LIBLLM_VARIANT"] = "tests.crash.exactly", "exact"

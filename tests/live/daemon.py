@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from llmd.engine import segment
 from llmd.engine.native import SessionTable
-from tests.serving import Events, Json, parse_events
+from tests.serving import Events, Json, environment_without_options, parse_events
 
 DEADLINE_S = 60.0
 
@@ -123,13 +122,11 @@ class Daemons:
             "--threads": "1",
             "--log-format": "json",
         }
-        kept = ("LLMD_LIBLLM_VARIANT",)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_") or name in kept}
         popen = subprocess.Popen(
             [sys.executable, "-m", "llmd", *(part for pair in options.items() for part in pair), *extra],
             stderr=subprocess.PIPE,
             text=True,
-            env={**clean, **environment},
+            env={**environment_without_options(), **environment},
         )
         self._started.append(popen)
         process = Process(popen, self.socket)
