@@ -34,8 +34,8 @@ static void account_slots(branch_table *table)
         n_unshared += unshared_bytes(m, (uint16_t)slot);
         n_shared_tokens += m->ops->shared_tokens(m, (uint16_t)slot);
     }
-    const uint64_t n_used = m->ops->used_bytes(m);
-    const uint64_t n_saved = n_shared_tokens > 0 && n_unshared > n_used ? n_unshared - n_used : 0;
+    const uint64_t n_used = n_shared_tokens > 0 ? m->ops->used_bytes(m) : n_unshared;
+    const uint64_t n_saved = n_unshared > n_used ? n_unshared - n_used : 0;
     for (uint32_t slot = 0; slot < n_slots; slot++) {
         branch *b = table->slots.holders[slot];
         if (b == NULL) {
