@@ -96,6 +96,19 @@ async def all_parts(one: Answering) -> list[Part]:
     return found
 
 
+def pushed(services: Services, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns a list that receives the commands that the engine gets from now on."""
+    commands: list[Any] = []
+    push = services.engine._push
+
+    def noted(command: Any) -> int:
+        commands.append(command)
+        return int(push(command))
+
+    monkeypatch.setattr(services.engine, "_push", noted)
+    return commands
+
+
 def text_of(parts: list[Part], index: int) -> str:
     return "".join(part.text for part in parts if isinstance(part, TextPart) and part.index == index)
 
@@ -257,14 +270,7 @@ async def test_a_request_can_do_without_drafts(
     services: Services, monkeypatch: pytest.MonkeyPatch, wanted: type[msgspec.Struct], fields: dict[str, Any]
 ) -> None:
     """In every API, the engine gets the value of `speculate`."""
-    commands: list[Any] = []
-    push = services.engine._push
-
-    def noted(command: Any) -> int:
-        commands.append(command)
-        return int(push(command))
-
-    monkeypatch.setattr(services.engine, "_push", noted)
+    commands = pushed(services, monkeypatch)
     for value in ({"speculate": "off"}, {"speculate": "auto"}, {"speculate": None}, {}):
         request = generation(msgspec.convert(fields | value, wanted), (SCRATCH, ""), RawPrompt("a"), max_tokens=1)
         await all_parts(Answering(services, await make_ready(services, request, SENDER), Counted().observer))

@@ -18,7 +18,7 @@ from tests.calling import READ, REPLIES, calling
 from tests.conftest import Serve
 from tests.rows.case import chunks_of
 from tests.serving import Daemon, Events, Json, chat
-from tests.test_pipeline import all_parts, answering, asked, services, text_of  # noqa: F401
+from tests.test_pipeline import all_parts, answering, asked, pushed, services, text_of  # noqa: F401
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 SAMPLED: Json = {"temperature": 1.0, "seed": 3}
@@ -184,14 +184,7 @@ async def test_what_is_told_stands_behind_its_text(services: Any) -> None:  # no
 
 async def test_who_asks_for_nothing_pays_nothing(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """A request without token details costs no extra work in the engine or in the event loop."""
-    commands: list[Any] = []
-    push = services.engine._push
-
-    def noted(command: Any) -> int:
-        commands.append(command)
-        return int(push(command))
-
-    monkeypatch.setattr(services.engine, "_push", noted)
+    commands = pushed(services, monkeypatch)
     one = await answering(services)
     assert one._token_details == []
     parts = await all_parts(one)
