@@ -234,9 +234,9 @@ TIMELINE_LEFT: Left = {
     "prefilled_tokens_total": "likewise",
     "reused_tokens_total": "likewise",
     "generated_tokens_total": "likewise",
-    "memory_bytes": "likewise",
-    "checkpoint_bytes": "likewise",
-    "disk_bytes": "likewise",
+    "memory_bytes": "the table shows the sum of the session's branches",
+    "checkpoint_bytes": "the table shows the sum of the session's branches",
+    "disk_bytes": "the table shows the sum of the session's branches",
     "opened_ms": "likewise",
 }
 

@@ -61,7 +61,8 @@ void checkpoint_points_begin(checkpoint_points *c, const resume_plan *plan);
 /* Returns the token count of the next point. The last point is the prompt's end. */
 uint32_t checkpoint_points_next(const checkpoint_points *c);
 
-/* Returns the last point that is not yet reached and has at most n_max tokens. Returns 0 if there is none. */
+/* Returns the last point that is not yet reached and has at most n_max tokens. Returns 0 if all points
+ * up to n_max tokens are reached. */
 uint32_t checkpoint_points_last(const checkpoint_points *c, uint32_t n_max);
 
 /* Returns which checkpoint is due after n_tokens of the prompt. n_tokens must not exceed checkpoint_points_next. */
