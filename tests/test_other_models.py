@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
 import threading
@@ -124,6 +125,8 @@ def test_a_client_that_leaves_ends_its_download(process: Process, hub: LocalHub,
     process.wait_for("request")  # the handler has ended
     hub.gate.set()
     partial = next((tmp_path / "hf").rglob("*.incomplete"))
+    with partial.open("rb") as content:
+        fcntl.flock(content, fcntl.LOCK_EX)  # the thread that downloads holds this lock until it ends
     assert MIB <= partial.stat().st_size < len(model)
     assert pulled(process, "ann/tiny")[-1] == {"status": "success"}
     assert not partial.exists()
