@@ -31,6 +31,7 @@ NAMES = (
     "drafts",
     "picking",
     "weights",
+    "limits",
     "forms",
     "growth",
     "abuse",
