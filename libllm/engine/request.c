@@ -379,6 +379,9 @@ bool request_accept_draft(request *r)
         return true;
     }
     reject_drafts(r);
+    if (r->branch->record.state == LLM_STATE_TORN) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+    }
     return false;
 }
 

@@ -88,11 +88,12 @@ static void choose_checkpoint(step *t)
 }
 
 /* How many draft tokens the request could verify. A slow sampler picks in another thread, so the logits after a draft
- * token would have to wait for it. The last token of an answer is not consumed. */
+ * token would have to wait for it. A checkpoint is saved before the sampler has decided about the draft. The last token
+ * of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
-    const bool can = t->has_drafts && !r->no_drafts && r->is_decoding && !branch_takes_checkpoints(r->branch) &&
-                     !sampler_is_slow(r->sampler);
+    const bool can = t->has_drafts && t->model->info.n_drafting > 0 && !r->no_drafts && r->is_decoding &&
+                     r != t->checkpoint && !sampler_is_slow(r->sampler);
     const uint32_t n_left = r->max_tokens - r->n_generated;
     return can && n_left > 1 ? n_left - 1 : 0;
 }
@@ -354,6 +355,7 @@ static void take_checkpoint(const step_due *due)
 {
     branch *b = due->branch;
     if (is_unchanged(due)) {
+        assert(b->n_drafts == 0);
         branch_checkpoint(b, b->logits_at == due->n_tokens ? b->logits : NULL, due->reached == CHECKPOINT_HEAD);
     }
 }

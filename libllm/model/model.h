@@ -71,9 +71,13 @@ typedef struct model_info {
     uint32_t n_outputs_max; /* most rows of logits of one decode call: one per sequence, and MODEL_OUTPUTS_BESIDE
                              * more */
     model_checkpoint_kind checkpoint;
-    bool is_on_gpu;       /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
-    bool shares_cells;    /* a copy of a sequence takes no memory of its own until one of the two grows */
-    bool mixed_calls;     /* decode and prefill tokens in one call cost no more than in separate calls */
+    bool is_on_gpu;    /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
+    bool shares_cells; /* a copy of a sequence takes no memory of its own until one of the two grows */
+    bool mixed_calls;  /* decode and prefill tokens in one call cost no more than in separate calls */
+    /* A decode call with at most this many sequences can contain drafts. A draft is at most MODEL_OUTPUTS_BESIDE tokens
+     * after the first token of a sequence in this call. `truncate` can remove any number of its last tokens before the
+     * next call. 0 means that no call can contain drafts */
+    uint32_t n_drafting;
     uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that no call can
                            * be stopped */
     uint8_t identity[16]; /* hash of the model's file. In two models of the same identity, each token id stands for the

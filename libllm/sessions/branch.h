@@ -200,8 +200,8 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 /* appends tokens that a successful model step consumed */
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
 /* branch_draft.c: the last successful model step has added n draft tokens to the sequence, after the tokens that the
- * branch consumes. They are accepted in order, then the rest is rejected. Only for models without checkpoints, which
- * can be truncated anywhere. branch_reject_drafts invalidates the branch if the model cannot truncate the sequence */
+ * branch consumes. They are accepted in order, then the rest is rejected. Only for models that take drafts (info.n_drafting).
+ * branch_reject_drafts invalidates the branch if the model cannot truncate the sequence */
 void branch_drafted(branch *b, uint32_t n);
 void branch_accept_draft(branch *b, int32_t token);
 void branch_reject_drafts(branch *b);

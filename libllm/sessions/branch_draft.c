@@ -6,7 +6,7 @@
 
 void branch_drafted(branch *b, uint32_t n)
 {
-    assert(b->n_drafts == 0 && branch_has_slot(b) && (n == 0 || !branch_takes_checkpoints(b)));
+    assert(b->n_drafts == 0 && branch_has_slot(b) && (n == 0 || b->shared->model->info.n_drafting > 0));
     b->n_drafts = n;
 }
 

@@ -51,7 +51,8 @@ static void oracle_close(void)
     oracle.model = NULL;
 }
 
-/* Returns the sequence whose first tokens are the given ones, as many as possible, and truncates it to those. */
+/* Returns the sequence whose first tokens are the given ones, as many as possible, and truncates it to those. If its
+ * memory cannot be truncated there, the sequence begins anew. */
 static uint16_t oracle_sequence(const int32_t *tokens, uint32_t n)
 {
     uint32_t best = oracle.turn, n_best = 0;
@@ -69,7 +70,10 @@ static uint16_t oracle_sequence(const int32_t *tokens, uint32_t n)
     model *m = oracle.model;
     if (n_best == 0) {
         oracle.turn = (oracle.turn + 1) % ORACLE_SEQUENCES;
+    }
+    if (n_best == 0 || n_best < m->ops->truncate_floor(m, (uint16_t)best)) {
         m->ops->clear(m, (uint16_t)best);
+        n_best = 0;
     } else if (n_best < oracle.n[best]) {
         const bool is_truncated = m->ops->truncate(m, (uint16_t)best, n_best);
         assert(is_truncated);
@@ -113,13 +117,33 @@ uint32_t __wrap_lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_
 void __wrap_draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
                        uint32_t *n_drafts);
 
+/* Removes the guesses: truncates the sequence to its first n tokens, or loads its state after them. */
+static void oracle_forget(uint16_t seq, uint32_t n, const void *state, size_t n_bytes)
+{
+    model *m = oracle.model;
+    const bool is_done = n_bytes == 0
+                             ? m->ops->truncate(m, seq, n)
+                             : m->ops->state_load(m, seq, MODEL_STATE_CHECKPOINT, n, state, n_bytes) == MODEL_OK;
+    assert(is_done);
+    (void)is_done;
+    oracle.n[seq] = n;
+}
+
 uint32_t __wrap_lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft, uint32_t n_max,
                             uint32_t *n_matched)
 {
     (void)l;
+    model *m = oracle.model;
     const uint16_t seq = oracle_sequence(tokens, n);
     if (n > oracle.n[seq]) {
         (void)oracle_next(seq, tokens + oracle.n[seq], n - oracle.n[seq]);
+    }
+    const uint32_t n_known = oracle.n[seq];
+    const bool has_checkpoints = m->info.checkpoint != MODEL_CHECKPOINT_NONE;
+    const size_t n_bytes = has_checkpoints ? m->ops->state_bytes(m, seq, MODEL_STATE_CHECKPOINT) : 0;
+    void *state = malloc(n_bytes + 1);
+    if (has_checkpoints) {
+        (void)m->ops->state_save(m, seq, MODEL_STATE_CHECKPOINT, state, n_bytes);
     }
     const uint32_t n_guesses = n_max < ORACLE_GUESSES ? n_max : ORACLE_GUESSES;
     int32_t last = next;
@@ -129,6 +153,8 @@ uint32_t __wrap_lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_
             draft[i] = (int32_t)random_below(&oracle.random, oracle.model->info.n_vocab);
         }
     }
+    oracle_forget(seq, n_known, state, n_bytes);
+    free(state);
     *n_matched = LOOKUP_MATCH_MIN;
     return n_guesses;
 }

@@ -1,11 +1,22 @@
 /* Drafts change no answer: with drafts that are right or wrong at every position, an engine returns the same answers,
  * and its branches hold the same tokens, as an engine without drafts. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "check.h"
 #include "engine_driver.h"
 
 #include "draft_oracle.h"
+
+bool __real_sim_truncate(model *m, uint16_t seq, uint32_t k);
+bool __wrap_sim_truncate(model *m, uint16_t seq, uint32_t k);
+
+static atomic_bool keeps_drafts;
+
+bool __wrap_sim_truncate(model *m, uint16_t seq, uint32_t k)
+{
+    return (!atomic_load(&keeps_drafts) || m == oracle.model) && __real_sim_truncate(m, seq, k);
+}
 
 enum { N_CASES = 40, N_TOGETHER = 5, N_PROMPT_MAX = 60, N_TOKENS_MAX = 1024 };
 
@@ -17,6 +28,7 @@ static driver *opened(const char *name, bool has_drafts)
                                              .n_sessions = N_TOGETHER,
                                              .n_batch = 64,
                                              .n_threads = 1,
+                                             .checkpoint_every = 16,
                                              .exact = strstr(name, ".gguf") != NULL,
                                              .no_drafts = !has_drafts});
 }
@@ -58,8 +70,8 @@ static bool are_equal(const answer *a, const answer *b)
            are_bytes_equal(a->logprobs, b->logprobs, a->n_logprobs * sizeof *a->logprobs);
 }
 
-/* Compares the tokens of a session in both engines. Appends some to them for the next turn, and returns how many there
- * are then; 0 if they differ. */
+/* Compares the tokens of a session in both engines. Removes some, or parks the session, and appends some for the next
+ * turn. Returns how many there are then; 0 if they differ. */
 static uint32_t next_prompt(driver *d, driver *plain, const char *session, random_source *r, int32_t *out)
 {
     static int32_t other[N_TOKENS_MAX];
@@ -68,9 +80,14 @@ static uint32_t next_prompt(driver *d, driver *plain, const char *session, rando
     if (n == 0 || n != n_other || memcmp(out, other, n * sizeof *out) != 0) {
         return 0;
     }
+    const uint32_t n_kept = random_below(r, 3) == 0 ? 1 + random_below(r, n) : n;
+    if (random_below(r, 3) == 0) {
+        driver_wait(d, driver_park(d, 0, session));
+        driver_wait(plain, driver_park(plain, 0, session));
+    }
     const uint32_t n_more = 1 + random_below(r, 20);
-    make_prompt(out + n, n_more, random_next(r));
-    return n + n_more;
+    make_prompt(out + n_kept, n_more, random_next(r));
+    return n_kept + n_more;
 }
 
 static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
@@ -119,14 +136,15 @@ static void no_answer_changes(void)
 {
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         compare("sim:dense", N_CASES, rights[i]);
+        compare("sim:window,window=40", N_CASES, rights[i]);
     }
 }
 
 /* On real models, equal to the bit where the arithmetic does not depend on batch shapes (LLMD_TEST_EXACT). */
 static void no_answer_of_a_real_model_changes(void)
 {
-    static const char *const files[] = {"tiny-dense.gguf", "tiny-dense-q8.gguf", "tiny-experts.gguf",
-                                        "tiny-latent.gguf", "tiny-indexed.gguf"};
+    static const char *const files[] = {"tiny-dense.gguf",  "tiny-dense-q8.gguf", "tiny-experts.gguf",
+                                        "tiny-latent.gguf", "tiny-indexed.gguf",  "tiny-window.gguf"};
     const char *models = getenv("LLMD_TEST_MODELS");
     for (size_t i = 0; models != NULL && getenv("LLMD_TEST_EXACT") != NULL && i < sizeof files / sizeof *files; i++) {
         char path[4096];
@@ -136,10 +154,9 @@ static void no_answer_of_a_real_model_changes(void)
 }
 
 /* A request that is cancelled between a draft and its acceptance leaves a branch that continues correctly. */
-static void a_cancelled_answer_leaves_a_valid_branch(void)
+static void cancel(const char *name)
 {
     enum { N_PROMPT = 30, N_ROUNDS = 60 };
-    static const char name[] = "sim:dense,length=0";
     oracle_open(name, false, 80, 1);
     driver *d = opened(name, true), *plain = opened(name, false);
     random_source r = {7};
@@ -169,10 +186,42 @@ static void a_cancelled_answer_leaves_a_valid_branch(void)
     oracle_close();
 }
 
-/* A model whose memory cannot be truncated anywhere verifies no drafts so far. */
+static void a_cancelled_answer_leaves_a_valid_branch(void)
+{
+    cancel("sim:dense,length=0");
+    cancel("sim:window,window=40,length=0");
+}
+
+/* If a draft cannot be removed from a sequence, its request ends, and the requests beside it go on. */
+static void a_sequence_that_keeps_a_draft_is_invalid(void)
+{
+    static const char name[] = "sim:window,length=0,step_us=300";
+    int32_t prompts[2][20];
+    make_prompt(prompts[0], 20, 1);
+    make_prompt(prompts[1], 20, 2);
+    const generate_call drafted = {.session = "a", .prompt = prompts[0], .n_prompt = 20, .max_tokens = 200};
+    const generate_call beside = {
+        .session = "b", .prompt = prompts[1], .n_prompt = 20, .max_tokens = 200, .flags = LLM_GENERATE_NO_DRAFTS};
+    oracle_open(name, false, 50, 1);
+    driver *d = opened(name, true), *plain = opened(name, false);
+    atomic_store(&keeps_drafts, true);
+    const uint64_t asked_beside = driver_generate(d, &beside);
+    driver_wait_text(d, asked_beside);
+    const uint64_t asked = driver_generate(d, &drafted);
+    CHECK_INT(driver_wait(d, asked)->finished.outcome, LLM_OUTCOME_FAILED);
+    CHECK_INT(driver_answer(d, asked)->finished.status, LLM_STEP_FAILED);
+    CHECK(driver_equals_cold(plain, &beside, driver_wait(d, asked_beside)));
+    atomic_store(&keeps_drafts, false);
+    CHECK(driver_equals_cold(plain, &drafted, driver_wait(d, driver_generate(d, &drafted))));
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(driver_close(plain), 0);
+    oracle_close();
+}
+
+/* A model whose memory does not keep what is needed behind a removed draft verifies none. */
 static void other_memory_has_none(void)
 {
-    static const char *const names[] = {"sim:window", "sim:recurrent", "sim:hybrid"};
+    static const char *const names[] = {"sim:window,window=15", "sim:recurrent", "sim:hybrid"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         driver *d = opened(names[i], true);
         int32_t prompt[20];
@@ -188,6 +237,7 @@ int main(void)
     RUN(no_answer_changes);
     RUN(no_answer_of_a_real_model_changes);
     RUN(a_cancelled_answer_leaves_a_valid_branch);
+    RUN(a_sequence_that_keeps_a_draft_is_invalid);
     RUN(other_memory_has_none);
     return CHECK_RESULT();
 }

@@ -201,6 +201,60 @@ static void test_a_position_that_is_taken_is_refused(void)
     m->ops->close(m);
 }
 
+/* Adds a token of text 1 to each of the first n_seq sequences, all at k tokens, and 15 drafts, of which n_right are right.
+ * Then removes the wrong ones. */
+static void draft(model *m, uint32_t n_seq, uint32_t k, uint32_t n_right)
+{
+    enum { N = MODEL_OUTPUTS_BESIDE };
+    int32_t tokens[N_SEQ * N], positions[N_SEQ * N];
+    uint16_t seqs[N_SEQ * N];
+    uint8_t outputs[N_SEQ * N] = {0};
+    for (uint32_t i = 0; i < n_seq * N; i++) {
+        tokens[i] = text_token(i % N <= n_right ? 1 : 7, k + i % N);
+        positions[i] = (int32_t)(k + i % N);
+        seqs[i] = (uint16_t)(i / N);
+    }
+    outputs[0] = 1;
+    const model_batch b = {.n = n_seq * N, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs};
+    CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
+    for (uint32_t s = 0; s < n_seq; s++) {
+        CHECK(m->ops->truncate(m, (uint16_t)s, k + 1 + n_right));
+    }
+}
+
+/* At every length of a sequence, and right after its state was loaded: a window has no token to spare then. */
+static void test_drafts_can_be_removed(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    const uint32_t n_seq = m->info.n_drafting < 3 ? m->info.n_drafting : 3;
+    uint32_t k = 20;
+    for (uint32_t s = 0; s < n_seq; s++) {
+        CHECK_INT(feed(m, (uint16_t)s, 1, 0, k, 64), MODEL_OK);
+    }
+    for (uint32_t round = 0; n_seq > 0 && k < 400; round++) {
+        if (round % 5 == 0) {
+            size_t n;
+            void *bytes = saved(m, 0, MODEL_STATE_FULL, &n);
+            CHECK_INT(m->ops->state_load(m, 0, MODEL_STATE_FULL, k, bytes, n), MODEL_OK);
+            free(bytes);
+        }
+        draft(m, n_seq, k, round % 4);
+        k += 1 + round % 4;
+        if (round % 40 == 39) {
+            for (uint32_t s = 0; s < n_seq; s++) {
+                const size_t n = m->ops->state_bytes(m, (uint16_t)s, MODEL_STATE_FULL);
+                void *bytes = malloc(n);
+                CHECK_INT(m->ops->state_save(m, (uint16_t)s, MODEL_STATE_FULL, bytes, n), n);
+                check_goes_on(m, (uint16_t)s, k);
+                CHECK_INT(m->ops->state_load(m, (uint16_t)s, MODEL_STATE_FULL, k, bytes, n), MODEL_OK);
+                free(bytes);
+            }
+        }
+    }
+    m->ops->close(m);
+}
+
 static void test_state(void)
 {
     RUN(test_a_copied_window_goes_on_alike_at_every_length);
@@ -210,6 +264,7 @@ static void test_state(void)
     RUN(test_a_checkpoint_brings_back_what_a_cut_cannot);
     RUN(test_a_fork_at_a_checkpoint_leaves_the_source_alone);
     RUN(test_damaged_states_leave_the_sequence_empty);
+    RUN(test_drafts_can_be_removed);
 }
 
 int main(void)

@@ -66,6 +66,15 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
            "choose a model of another architecture, or serve this one with llama.cpp's llama-server";
 }
 
+/* A step overwrites a cell of a sliding window only if no token of the step attends to it. A token that follows after
+ * the drafts are removed stands behind the step's first token, so it attends to no overwritten cell either. In Llama 4,
+ * a window begins anew every 8,192 tokens. There op_truncate_floor is too cautious: behind such a position it refuses
+ * to remove drafts. */
+bool model_llama_takes_drafts(llm_memory memory, const char *architecture)
+{
+    return memory == LLM_MEMORY_DENSE || (memory == LLM_MEMORY_WINDOW && strcmp(architecture, "llama4") != 0);
+}
+
 bool model_llama_splits_calls(const char *architecture)
 {
     return special_of(architecture) != nullptr;

@@ -287,6 +287,9 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
  * tokens from each sequence. So a call with different numbers of tokens takes several passes. */
 bool model_llama_splits_calls(const char *architecture);
 
+/* Returns whether drafts can be removed from the memory of models of this architecture (model_info.n_drafting). */
+bool model_llama_takes_drafts(llm_memory memory, const char *architecture);
+
 /* ---- metadata.cpp ------------------------------------------------------------------------------------------------ */
 
 std::string model_llama_metadata(const model_llama *m, const char *key); /* returns "" if the file lacks the key */

@@ -173,6 +173,12 @@ static void identity_fill(const sim_model *m, const model_options *options, mode
     hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
 }
 
+/* A window keeps the states after its tokens only, so that a draft must be shorter. */
+static bool takes_drafts(const sim_options *o)
+{
+    return o->memory == LLM_MEMORY_DENSE || (o->memory == LLM_MEMORY_WINDOW && o->window >= MODEL_OUTPUTS_BESIDE);
+}
+
 static void info_fill(sim_model *m, const model_options *options)
 {
     const sim_options *o = &m->options;
@@ -192,6 +198,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .checkpoint = checkpoint_of(o->memory),
                          .shares_cells = !options->exact && o->window_cells == 0,
                          .mixed_calls = attends_only,
+                         .n_drafting = takes_drafts(o) ? options->n_seq : 0,
                          .n_stoppable = attends_only ? options->n_seq : 1,
                          .n_threads = 1,
                          .token_bytes_max = sim_token_bytes_max(),
