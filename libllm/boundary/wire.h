@@ -146,6 +146,7 @@ typedef struct wire_finished {
     int32_t stop_index;
     uint64_t queue_us, prefill_us, decode_us, seed;
     uint32_t n_drafted, n_accepted;
+    uint32_t n_grammar_drafted, n_grammar_accepted; /* included in the two above */
 } wire_finished;
 
 /* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because

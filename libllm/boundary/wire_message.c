@@ -389,7 +389,8 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
     write_numbers(w, NUMBERS(f->request, f->outcome, f->status, f->n_prompt, f->n_reused, f->n_prefilled,
                              f->n_generated, f->n_resident, f->n_visible));
     wire_write_int(w, f->stop_index);
-    write_numbers(w, NUMBERS(f->queue_us, f->prefill_us, f->decode_us, f->seed, f->n_drafted, f->n_accepted));
+    write_numbers(w, NUMBERS(f->queue_us, f->prefill_us, f->decode_us, f->seed, f->n_drafted, f->n_accepted,
+                             f->n_grammar_drafted, f->n_grammar_accepted));
     end_event(w, begin);
 }
 

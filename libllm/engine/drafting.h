@@ -1,5 +1,6 @@
-/* drafting.h: the drafts of one request: where they come from, and how often they were right (draft.h, lookup.h). Owned
- * by the decode thread.
+/* drafting.h: the drafts of one request: where they come from, and how often they were right (draft.h). A draft is text
+ * that the branch already contains (lookup.h), or text that the answer's grammar requires (grammar_guess.cpp). Owned by
+ * the decode thread.
  *
  * Drafts never change the text. The sampler picks each token from the logits after the tokens before it, in order, as
  * without drafts. A draft token only decides whether the logits after it are known already. */
@@ -12,28 +13,36 @@
 #include "policy/draft.h"
 #include "policy/lookup.h"
 #include "sessions/branch.h"
+#include "text/sampling/sampler.h"
+
+typedef enum draft_source { DRAFT_LOOKUP, DRAFT_GRAMMAR, DRAFT_SOURCES } draft_source;
 
 typedef struct drafting {
     lookup lookup; /* owned; opened when the request decodes */
-    draft_rates rates;
-    int32_t tokens[DRAFT_TOKENS_MAX]; /* draft for the current step */
-    uint32_t n_found;                 /* tokens of this draft */
-    uint32_t n_matched;               /* length of the match before them */
-    uint32_t n_taken;                 /* draft tokens in the current or last model call */
-    uint32_t n_right;                 /* accepted ones of these */
-    uint32_t n_drafted, n_accepted;   /* sums over the request's steps */
+    draft_rates rates[DRAFT_SOURCES];
+    int32_t tokens[DRAFT_TOKENS_MAX];                             /* draft for the current step */
+    draft_source source;                                          /* where this draft comes from */
+    uint32_t n_found;                                             /* tokens of this draft */
+    uint32_t n_matched;                                           /* length of the match before them */
+    uint32_t n_taken;                                             /* draft tokens in the current or last model call */
+    uint32_t n_right;                                             /* accepted ones of these */
+    uint32_t n_drafted[DRAFT_SOURCES], n_accepted[DRAFT_SOURCES]; /* sums over the request's steps */
 } drafting;
 
 void drafting_close(drafting *d);
 
-/* Finds a draft of at most n_max tokens for the tokens after next_token, which the branch consumes in this step. */
-void drafting_find(drafting *d, const branch *b, int32_t next_token, uint32_t n_max);
+/* Finds a draft of at most n_max tokens for the tokens after next_token, which the branch consumes in this step, and which
+ * the sampler has accepted. If both sources have a draft, takes the one with more tokens that are expected to be
+ * accepted. */
+void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token, uint32_t n_max);
+draft_candidate drafting_candidate(const drafting *d);
 void drafting_take(drafting *d, uint32_t n); /* the model call of this step verifies the first n tokens of the draft */
 
 /* Returns whether the picked token is the next draft token that the last model call has verified. Counts the token as
  * accepted then. */
 bool drafting_accept(drafting *d, int32_t picked);
-/* Called when the last token of a step was picked: learns how good the draft was. `picked` is -1 if it is not known. */
+/* Called when no more tokens of the draft are accepted: learns how good the draft was. `picked` is the token after the
+ * accepted ones. It is -1 if the step has not picked it, so that no draft could have helped. */
 void drafting_learn(drafting *d, int32_t picked);
 
 #endif

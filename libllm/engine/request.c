@@ -194,6 +194,7 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
     const uint32_t n_tokens = began ? branch_n_tokens(r->branch) : 0;
     const uint32_t n_prompt_done = n_tokens < n_prompt ? n_tokens : n_prompt;
     const uint32_t n_kept = r->plan.n_keep;
+    const uint32_t *drafted = r->drafting.n_drafted, *accepted = r->drafting.n_accepted;
     return (wire_finished){
         .request = r->id,
         .outcome = outcome,
@@ -209,16 +210,23 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
         .prefill_us = between_us(r->started_us, prefill_end),
         .decode_us = between_us(r->decoding_us, now),
         .seed = sampler_seed(r->sampler),
-        .n_drafted = r->drafting.n_drafted,
-        .n_accepted = r->drafting.n_accepted,
+        .n_drafted = drafted[DRAFT_LOOKUP] + drafted[DRAFT_GRAMMAR],
+        .n_accepted = accepted[DRAFT_LOOKUP] + accepted[DRAFT_GRAMMAR],
+        .n_grammar_drafted = drafted[DRAFT_GRAMMAR],
+        .n_grammar_accepted = accepted[DRAFT_GRAMMAR],
     };
 }
 
 static void reject_drafts(request *r)
 {
     session_table *counters = r->branch->shared->session_table;
-    session_table_count(counters, LLM_COUNTER_DRAFTED_TOKENS, r->drafting.n_taken);
-    session_table_count(counters, LLM_COUNTER_ACCEPTED_TOKENS, r->drafting.n_right);
+    const drafting *d = &r->drafting;
+    session_table_count(counters, LLM_COUNTER_DRAFTED_TOKENS, d->n_taken);
+    session_table_count(counters, LLM_COUNTER_ACCEPTED_TOKENS, d->n_right);
+    if (d->source == DRAFT_GRAMMAR) {
+        session_table_count(counters, LLM_COUNTER_GRAMMAR_DRAFTED_TOKENS, d->n_taken);
+        session_table_count(counters, LLM_COUNTER_GRAMMAR_ACCEPTED_TOKENS, d->n_right);
+    }
     drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
     branch_reject_drafts(r->branch);
 }
@@ -358,11 +366,11 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
         branch_decoding(r->branch);
     }
     r->next_token = -1;
+    int status = LLM_OK;
+    int32_t token = -1;
     if (!token_details_logits(&r->out.details, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
-    } else if (!sampler_is_slow(r->sampler)) {
-        int32_t token = -1;
-        const int status = sampler_next(r->sampler, logits, &token);
+    } else if (sampler_next_quick(r->sampler, logits, &status, &token)) {
         continue_with(r, m, status, token);
     } else if (!begin_sampling(r, threads, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);

@@ -87,9 +87,9 @@ static void choose_checkpoint(step *t)
     }
 }
 
-/* How many draft tokens the request could verify. A slow sampler picks in another thread, so the logits after a draft
- * token would have to wait for it. A checkpoint is saved before the sampler has decided about the draft. The last token
- * of an answer is not consumed. */
+/* How many draft tokens the request could verify. A slow sampler picks in another thread. The model's logits after a
+ * draft token are gone before that thread is done. A checkpoint is saved before the sampler has decided about the
+ * draft. The last token of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
     const bool can = t->has_drafts && t->model->info.n_drafting > 0 && !r->no_drafts && r->is_decoding &&
@@ -106,8 +106,8 @@ static void plan_drafts(step *t)
     uint32_t n_drafts[LLM_SEQUENCES_MAX];
     for (uint32_t i = 0; i < t->n_requests; i++) {
         request *r = t->requests[i];
-        drafting_find(&r->drafting, r->branch, r->next_token, n_drafts_max(t, r));
-        candidates[i] = (draft_candidate){r->drafting.n_found, r->drafting.n_matched, &r->drafting.rates};
+        drafting_find(&r->drafting, r->branch, r->sampler, r->next_token, n_drafts_max(t, r));
+        candidates[i] = drafting_candidate(&r->drafting);
     }
     const model_info *info = &t->model->info;
     const uint32_t n_batch = info->n_batch - t->n_requests, n_outputs = info->n_outputs_max - t->n_requests;

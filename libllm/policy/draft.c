@@ -37,6 +37,16 @@ double draft_rate(const draft_rates *rates, uint32_t n_matched)
     return (rates->n_right[c] + ASSUMED * RATE_FIRST[c]) / (rates->n_tried[c] + ASSUMED);
 }
 
+double draft_expected(const draft_rates *rates, uint32_t n_matched, uint32_t n)
+{
+    double sum = 0, are_right = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        are_right *= draft_rate(rates, n_matched + i);
+        sum += are_right;
+    }
+    return sum;
+}
+
 /* Returns the size whose cost is nearest to the cost of n_drafts tokens. */
 static uint32_t size_of(uint32_t n_drafts)
 {

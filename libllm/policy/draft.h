@@ -15,6 +15,8 @@ enum {
     DRAFT_TOKENS_MAX = 16, /* draft tokens of all requests of a step together */
     DRAFT_CLASSES = 4,     /* classes of match lengths */
     DRAFT_SIZES = 5,       /* sizes of drafts whose cost is measured: 1, 2, 4, 8 and 16 tokens */
+    DRAFT_FROM_GRAMMAR =
+        20, /* a draft from a grammar counts as one after a match of this length: it is usually right */
 };
 
 /* How often draft tokens of one request were right, by the length of the match before them. */
@@ -24,6 +26,8 @@ typedef struct draft_rates {
 
 void draft_learn_rate(draft_rates *rates, uint32_t n_matched, bool is_right);
 double draft_rate(const draft_rates *rates, uint32_t n_matched);
+/* Returns how many of the n tokens of a draft are expected to be accepted. */
+double draft_expected(const draft_rates *rates, uint32_t n_matched, uint32_t n);
 
 /* The cost of draft tokens: the time of a step with drafts, divided by the time of a step without. */
 typedef struct draft_costs {

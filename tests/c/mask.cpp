@@ -51,3 +51,9 @@ bool mask_accept(mask *k, int32_t token)
     const std::string text = k->text_of(token);
     return k->walk.accept(token, text.data(), text.size());
 }
+
+size_t mask_guess(mask *k, char *out, size_t n_out)
+{
+    const std::string text = k->walk.guess(n_out);
+    return text.copy(out, n_out);
+}

@@ -3,6 +3,7 @@
 #define MASK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "model/model.h"
@@ -18,6 +19,7 @@ void mask_close(mask *k);
 void mask_find(mask *k, bool *allowed); /* n_vocab of them */
 bool mask_allows(mask *k, int32_t token);
 bool mask_accept(mask *k, int32_t token);
+size_t mask_guess(mask *k, char *out, size_t n_out); /* the bytes that are guessed to come next */
 
 #ifdef __cplusplus
 }

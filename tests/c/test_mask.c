@@ -349,12 +349,36 @@ static bool is_beginning(const char *bytes, size_t n_bytes)
 
 /* ---- */
 
-static uint32_t n_compared, n_allowed;
+static uint32_t n_compared, n_allowed, n_guessed;
+
+static bool has_blank(const char *bytes, size_t n)
+{
+    return memchr(bytes, ' ', n) != NULL || memchr(bytes, '\n', n) != NULL;
+}
+
+/* A guess is the beginning of some text of the grammar. Apart from blanks, every token that may come next is written with
+ * the bytes of the guess. A guess leaves the walk as it is: `compare` asks for the tokens after it. */
+static void check_guess(mask *k, const char *so_far, size_t n_so_far, const bool *allowed)
+{
+    static char whole[TEXT_BYTES_MAX + WORD_BYTES_MAX];
+    memcpy(whole, so_far, n_so_far);
+    const char *guess = whole + n_so_far;
+    const size_t n = mask_guess(k, whole + n_so_far, WORD_BYTES_MAX);
+    CHECK(n == 0 || is_beginning(whole, n_so_far + n));
+    for (int32_t token = 0; token < N_VOCAB; token++) {
+        const size_t n_least = word_bytes[token] < n ? word_bytes[token] : n;
+        CHECK(!allowed[token] || has_blank(guess, n) || has_blank(words[token], word_bytes[token]) ||
+              memcmp(guess, words[token], n_least) == 0);
+    }
+    n_guessed += n > 0;
+}
 
 static void compare(mask *k, const char *so_far, size_t n_so_far, bool *allowed, const char *grammar)
 {
     static char whole[TEXT_BYTES_MAX + WORD_BYTES_MAX];
     memcpy(whole, so_far, n_so_far);
+    mask_find(k, allowed);
+    check_guess(k, so_far, n_so_far, allowed);
     mask_find(k, allowed);
     for (int32_t token = 0; token < N_VOCAB; token++) {
         memcpy(whole + n_so_far, words[token], word_bytes[token]);
@@ -411,7 +435,7 @@ static void all_at_once_as_one_by_one(void)
         walk(grammar);
         free(grammar);
     }
-    CHECK(n_compared > 2 * N_GRAMMARS * N_VOCAB && n_allowed > n_compared / 100);
+    CHECK(n_compared > 2 * N_GRAMMARS * N_VOCAB && n_allowed > n_compared / 100 && n_guessed > 20);
 }
 
 int main(void)

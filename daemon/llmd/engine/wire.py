@@ -199,6 +199,8 @@ class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
     seed: int
     n_drafted: int = 0
     n_accepted: int = 0
+    n_grammar_drafted: int = 0
+    n_grammar_accepted: int = 0
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):

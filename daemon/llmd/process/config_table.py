@@ -150,8 +150,9 @@ class Config:
         "maximum pause of running streams while llmd processes a long prompt. llmd splits the prompt into chunks of "
         "at most this time, but of at least 16 tokens", "milliseconds")
     speculate: str = _machine("auto", choice("auto", "off"), "auto|off",
-        "auto: guess the next tokens from text that the session already contains, and let one step of the model "
-        "verify several of them, as long as this makes answers faster. The answers stay the same. off: no guesses")
+        "auto: guess the next tokens from text that the session already contains, and from the grammar of structured "
+        "output and tool calls. Let one step of the model verify several of them, as long as this makes answers "
+        "faster. The answers stay the same. off: no guesses")
     api_key_file: Path | None = _access(None, path, "FILE",
         "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line. Other users must not have "
         "access to the file. SIGHUP reloads the file")

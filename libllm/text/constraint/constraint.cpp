@@ -15,6 +15,8 @@ constexpr size_t MARKS_MAX = 512, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
 
+constexpr size_t GUESS_BYTES_MAX = 128;
+
 } // namespace
 
 /* Parses a constraint document. Members of the document can be missing. A member of the wrong type is an error. */
@@ -32,7 +34,9 @@ class constraint_reader {
     {
         try {
             for (const int32_t token : tokens_of(all, "preserved", PRESERVED_MAX)) {
-                out->preserved.insert(token);
+                char piece[MODEL_PIECE_BYTES_MAX];
+                const int32_t n = m->ops->piece(m, token, true, piece, sizeof piece);
+                out->preserved.emplace(token, std::string(piece, n > 0 ? static_cast<size_t>(n) : 0));
             }
             read_thinking();
             read_grammar();
@@ -208,12 +212,45 @@ bool constraint::allows(int32_t token)
 void constraint::find_allowed(token_set &allowed)
 {
     walk->find_allowed(m->info.n_vocab, allowed);
-    for (const int32_t token : preserved) {
+    for (const auto &[token, text] : preserved) {
         allowed.set(token, allows(token));
     }
     for (const int32_t token : vocabulary->ends) {
         allowed.set(token, may_end());
     }
+}
+
+/* Returns the token with the longest text with which the n bytes begin, and the length of this text. */
+int32_t constraint::longest(const char *text, size_t n, size_t *n_bytes) const
+{
+    int32_t best = vocabulary->longest(text, n, n_bytes);
+    for (const auto &[token, own] : preserved) {
+        if (!own.empty() && own.size() <= n && (best < 0 || own.size() > *n_bytes) &&
+            own.compare(0, own.size(), text, own.size()) == 0) {
+            best = token;
+            *n_bytes = own.size();
+        }
+    }
+    return best;
+}
+
+/* The longest token at each position is usually the token that the model itself would write. A tokenizer would be right
+ * more often, but some tokenizers treat the beginning of a text in a special way. */
+size_t constraint::guess(int32_t *tokens, size_t n_max)
+{
+    if (!walk) {
+        return 0;
+    }
+    const std::string text = walk->guess(GUESS_BYTES_MAX);
+    size_t n = 0;
+    for (size_t at = 0, n_bytes = 0; n < n_max && at < text.size(); at += n_bytes) {
+        const int32_t token = longest(text.data() + at, text.size() - at, &n_bytes);
+        if (token < 0) {
+            break;
+        }
+        tokens[n++] = token;
+    }
+    return n;
 }
 
 /* When the reasoning budget is used up, `thought` forces the tokens that end the reasoning. The grammar takes

@@ -13,14 +13,15 @@
  * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
  * model may mention a tool call there without making the call. It is slow to pass the trigger's tokens to the grammar,
  * so this is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does
- * not run on the decode thread. */
+ * not run on the decode thread. While the grammar is active, most picks are quick. be_quick limits the others, which
+ * are then repeated in another thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "model/model.h"
@@ -34,11 +35,21 @@ class constraint {
      * milliseconds. So the last constraints are kept as they were read (document_cache.h), and an answer gets a copy. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
-    /* Returns whether the next pick can take long. */
+    /* Returns whether the next pick can take long even after be_quick. */
     bool is_slow() const
     {
-        return walk.has_value() || !begun.empty() || (is_waiting && triggers.has_patterns());
+        return !begun.empty() || (is_waiting && triggers.has_patterns()) || (walk && walk->names_tokens());
     }
+    /* Limits the time of later calls, see grammar_walk.h. A call that exceeds the limit throws grammar_fault and changes
+     * nothing. */
+    void be_quick(bool is_quick)
+    {
+        if (walk) {
+            walk->be_quick(is_quick);
+        }
+    }
+    /* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote. */
+    size_t guess(int32_t *tokens, size_t n_max);
 
     /* Returns whether the grammar is active. If a trigger has been found (state `begun`), first passes the trigger's
      * tokens to the grammar. */
@@ -76,12 +87,13 @@ class constraint {
     trigger triggers;
     std::vector<trigger::piece> begun; /* tokens from the trigger on. Only used in the state `begun`, before the grammar
                                         * has received them */
-    std::unordered_set<int32_t> preserved;
+    std::unordered_map<int32_t, std::string> preserved; /* the control tokens that shows() reports, and their texts */
     thinking thought;
     uint8_t n_missing = 0; /* number of bytes that are still missing to complete the answer's last character */
 
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;
+    int32_t longest(const char *text, size_t n, size_t *n_bytes) const;
     void begin_walk();
     void follow_characters(const std::string &text);
     void accept_ending();

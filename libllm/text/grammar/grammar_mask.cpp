@@ -46,6 +46,9 @@ grammar_walk::run grammar_walk::run_to(place from, place to)
 
 namespace {
 
+/* limit on the nodes of the vocabulary's tree that a call visits after be_quick. So many take at most about 100 us */
+constexpr uint32_t QUICK_NODES_MAX = 1 << 13;
+
 bool has_ascii(const uint64_t (&ascii)[2], const vocabulary_trie::branch &b)
 {
     return (b.ascii[0] & ~ascii[0]) == 0 && (b.ascii[1] & ~ascii[1]) == 0;
@@ -137,7 +140,11 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
 {
     const std::vector<vocabulary_trie::node> &nodes = trie->nodes;
     std::vector<point> path(trie->depth_max + 1u, now); /* positions in the grammar, by depth in the tree */
+    uint32_t n_visited = 0;
     for (size_t i = 0; i + 1 < nodes.size();) {
+        if (is_quick && ++n_visited > QUICK_NODES_MAX) {
+            throw grammar_fault("too many tokens of the vocabulary go on as the grammar wants");
+        }
         const vocabulary_trie::node &node = nodes[i];
         point p = path[node.depth - 1u];
         if ((node.branch != 0 && p.begun.n_missing == 0 && skip(p.at, node, found)) || !take(p, node.byte)) {
@@ -160,7 +167,7 @@ void grammar_walk::find_allowed(uint32_t n_vocab, token_set &allowed)
     if (now.at == NONE) {
         return;
     }
-    work = 0;
+    begin_call();
     std::vector<stretch> found;
     find_texts(found);
     uint32_t n_found = 0;

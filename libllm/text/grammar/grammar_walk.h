@@ -27,15 +27,21 @@
  * A client can send a grammar that is designed to be slow. For example, ambiguous rules multiply the stacks. If one
  * call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the
  * request. Earlier stacks, places and ways are kept only to make later steps faster. forget_others drops them if there
- * are more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways. */
+ * are more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways.
+ *
+ * A caller for which other requests wait calls be_quick. Then a call ends with grammar_fault after a small part of this
+ * work, and the walk stays as it is. The caller repeats the call without this limit in a thread for which no request
+ * waits. */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "text/grammar/blank_style.h"
 #include "text/grammar/character.h"
 #include "text/grammar/grammar.h"
 #include "text/grammar/token_set.h"
@@ -57,6 +63,20 @@ class grammar_walk {
     /* Finds every token of the vocabulary that can come next. Tokens that end the answer are not included. */
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
+    /* Limits the later calls of `allows`, `find_allowed` and `guess` to a fraction of a millisecond, all together, until
+     * the limit is removed. A call that exceeds the limit throws grammar_fault. */
+    void be_quick(bool is_quick);
+    /* Returns whether the grammar names tokens. The work of accepting such a token is not limited by be_quick. */
+    bool names_tokens() const
+    {
+        return has_named;
+    }
+
+    /* Guesses the text that comes next, as far as the grammar leaves one way to go on apart from blanks. For blanks
+     * that the grammar allows but does not require, the guess is the answer's own style so far (blank_style.h). The
+     * text has at most about n_bytes_max bytes. */
+    std::string guess(size_t n_bytes_max);
+
   private:
     using place = uint32_t; /* number of a place, the set of all possible stacks: an index in `places`. NONE if the text
                              * is not allowed */
@@ -77,6 +97,11 @@ class grammar_walk {
         place to = NONE; /* UNKNOWN if not computed yet */
         uint64_t ascii[2] = {0, 0};
     };
+    /* The one character that can follow a place, or blanks and then this character. */
+    struct way_on {
+        uint32_t character = NONE; /* NONE: several can follow, or none. UNKNOWN if not computed yet */
+        bool has_blanks = false;   /* whether blanks can stand before the character */
+    };
     struct place_data {
         std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top. Includes
                                           * 0, the empty stack, if the text can end */
@@ -86,6 +111,7 @@ class grammar_walk {
                                           * empty */
         run letters = {UNKNOWN, {0, 0}}; /* the ASCII characters that lead to the same place as the letter e */
         run nowhere = {UNKNOWN, {0, 0}}; /* the ASCII characters that are not allowed */
+        way_on only = {UNKNOWN, false};
     };
     struct point {
         place at;
@@ -107,9 +133,13 @@ class grammar_walk {
                                                         * reached it */
     uint32_t expansion = 0;
     size_t n_ways = 0; /* total number of ways in `places` */
-    uint64_t work = 0; /* number of stacks examined in the current call */
+    uint64_t work = 0; /* number of stacks examined in the current call, or since be_quick */
+    bool is_quick = false;
+    bool has_named; /* whether an element of the grammar names a token */
     point now;
+    blank_style style; /* the blanks of the answer so far */
 
+    void begin_call();
     void spend(uint64_t n);
     uint32_t pushed(uint32_t element, uint32_t below);
     uint32_t advanced(uint32_t stack_id);
@@ -137,6 +167,12 @@ class grammar_walk {
     static void add(std::vector<stretch> &found, stretch next);
     void find_texts(std::vector<stretch> &found);
     void add_named(uint32_t n_vocab, token_set &allowed);
+
+    /* grammar_guess.cpp */
+    way_on find_way_on(place from);
+    way_on way_on_from(place from);
+    void learn_blanks(const char *text, size_t n_bytes);
+    bool add_blank(std::string &out, place &at, blank_style &written, way_on next);
 };
 
 #endif

@@ -180,6 +180,26 @@ std::shared_ptr<const vocabulary_trie> build(const model *m)
 
 } // namespace
 
+int32_t vocabulary_trie::longest(const char *text, size_t n, size_t *n_bytes) const
+{
+    int32_t token = -1;
+    size_t at = 0, end = nodes.size() - 1; /* the children of the node so far are in [at, end) */
+    for (size_t depth = 1; depth <= n; depth++) {
+        while (at < end && nodes[at].byte != static_cast<uint8_t>(text[depth - 1])) {
+            at = nodes[at].after;
+        }
+        if (at == end) {
+            break;
+        }
+        if (nodes[at].tokens_begin < nodes[at + 1].tokens_begin) {
+            token = tokens[nodes[at].tokens_begin];
+            *n_bytes = depth;
+        }
+        end = nodes[at++].after;
+    }
+    return token;
+}
+
 /* Only the last tree is kept. This tree is reused if its model has the same identity as `m`. Otherwise a new tree is
  * built. The addresses of models are not compared, because another model can later have the same address. */
 std::shared_ptr<const vocabulary_trie> vocabulary_trie::of(const model *m)

@@ -5,6 +5,7 @@
 #ifndef LLM_VOCABULARY_TRIE_H
 #define LLM_VOCABULARY_TRIE_H
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -43,6 +44,10 @@ struct vocabulary_trie {
     token_set all;                      /* the set of all `tokens` */
     std::vector<int32_t> ends;          /* tokens that end an answer, which are not in the tree */
     uint16_t depth_max = 0;
+
+    /* Returns the token with the longest text with which the n bytes begin, and the length of this text. Returns -1 if
+     * there is none. */
+    int32_t longest(const char *text, size_t n, size_t *n_bytes) const;
 
     /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred
      * milliseconds for a large vocabulary. Any thread can call this function. While one thread builds the tree, other

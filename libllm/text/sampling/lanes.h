@@ -13,6 +13,8 @@
 #include <cstring>
 #include <limits>
 
+#include "text/grammar/token_set.h"
+
 namespace {
 
 constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
@@ -155,6 +157,25 @@ inline float largest_of(const float *logits, uint32_t n)
         best = logits[i] > best ? logits[i] : best;
     }
     return best;
+}
+
+/* Excludes the tokens that are not in the set, 64 tokens at a time. */
+inline void keep_only(const token_set &kept, float *logits, uint32_t n)
+{
+    for (uint32_t first = 0; first < n; first += token_set::PER_WORD) {
+        const uint32_t n_here = std::min(token_set::PER_WORD, n - first);
+        uint64_t excluded = ~kept.word(first / token_set::PER_WORD);
+        if (excluded == ~UINT64_C(0)) {
+            std::fill_n(logits + first, n_here, RULED_OUT);
+            continue;
+        }
+        for (; excluded != 0; excluded &= excluded - 1) {
+            const uint32_t at = static_cast<uint32_t>(__builtin_ctzll(excluded));
+            if (at < n_here) {
+                logits[first + at] = RULED_OUT;
+            }
+        }
+    }
 }
 
 } // namespace

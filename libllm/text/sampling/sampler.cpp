@@ -1,23 +1,23 @@
 /* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
  * These samplers work on the plain logits in vector passes (lanes.h). llama.cpp makes and sorts a record for each of
  * 150,000 tokens, which costs milliseconds per token and request while all other requests wait. llama.cpp's other
- * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers and constraints (constraint.h) are slow, so the
- * caller can run a pick in another thread (sampler_is_slow).
+ * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers are slow, and so are a few picks under a constraint
+ * (constraint.h). The caller can run these in another thread (sampler_next_quick).
  *
  * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
 
 #include "text/constraint/constraint.h"
+#include "text/sampling/end_tokens.h"
 #include "text/sampling/lanes.h"
 #include "text/sampling/sampler_chain.h"
 #include "text/sampling/token_window.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -33,30 +33,6 @@ struct candidate {
     int32_t token;
     float logit;
 };
-
-/* Returns the tokens that end an answer. Keeps the list of the model that was used last. Searching the vocabulary for
- * each request with ignore_end would take too long. Called by any thread. */
-std::vector<int32_t> end_tokens(const model *m)
-{
-    static std::mutex mutex;
-    static const model *of = nullptr;
-    static uint8_t identity[sizeof m->info.identity];
-    static std::vector<int32_t> *tokens = new std::vector<int32_t>;
-
-    const std::lock_guard<std::mutex> hold(mutex);
-    if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
-        of = nullptr; /* if the next lines run out of memory, no list is kept */
-        tokens->clear();
-        for (uint32_t t = 0; t < m->info.n_vocab; t++) {
-            if (m->ops->is_end(m, static_cast<int32_t>(t))) {
-                tokens->push_back(static_cast<int32_t>(t));
-            }
-        }
-        of = m;
-        memcpy(identity, m->info.identity, sizeof identity);
-    }
-    return *tokens;
-}
 
 uint64_t drawn_seed()
 {
@@ -132,6 +108,7 @@ struct sampler {
     std::string document; /* document of the constraint; empty after it was parsed for the first token */
     std::unique_ptr<constraint> form;
     token_set allowed;
+    std::optional<int32_t> drawn; /* the token that a pick has drawn as if there were no grammar, until the pick ends */
 
     sampler(const model *of, const llm_sampling &s)
         : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1), random(generator_seed(s.seed)),
@@ -352,10 +329,6 @@ int32_t draw(sampler *s, const float *logits, int32_t token)
     return s->candidates.empty() ? token : draw_candidate(s, best);
 }
 
-} // namespace
-
-namespace {
-
 bool is_token(const model *m, int32_t token)
 {
     return token >= 0 && static_cast<uint32_t>(token) < m->info.n_vocab;
@@ -422,41 +395,25 @@ void restore(sampler *s, float *logits)
     s->replaced.clear();
 }
 
-/* Excludes the tokens that the grammar does not allow, 64 tokens at a time. */
-void drop_forbidden(const sampler *s, float *logits)
-{
-    for (uint32_t first = 0; first < s->n_vocab; first += token_set::PER_WORD) {
-        const uint32_t n = std::min(token_set::PER_WORD, s->n_vocab - first);
-        uint64_t forbidden = ~s->allowed.word(first / token_set::PER_WORD);
-        if (forbidden == ~UINT64_C(0)) {
-            std::fill_n(logits + first, n, RULED_OUT);
-            continue;
-        }
-        for (; forbidden != 0; forbidden &= forbidden - 1) {
-            const uint32_t at = static_cast<uint32_t>(__builtin_ctzll(forbidden));
-            if (at < n) {
-                logits[first + at] = RULED_OUT;
-            }
-        }
-    }
-}
-
 /* Picks as if there were no grammar, and checks only the picked token, which costs microseconds. Usually the grammar
  * allows this token. Otherwise all tokens are checked, and the pick is repeated among the allowed tokens, as in
- * llama.cpp. */
+ * llama.cpp. A check can end the pick (constraint::be_quick). Then the next pick goes on with the token that this one has
+ * drawn: to draw again would change the random numbers, and thus the answer. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
     constraint *form = s->form.get();
-    int32_t token = choose(s, logits);
-    if (token >= 0 && form->allows(token)) {
-        return token;
+    if (!s->drawn) {
+        s->drawn = choose(s, logits);
+    }
+    if (*s->drawn >= 0 && form->allows(*s->drawn)) {
+        return *s->drawn;
     }
     form->find_allowed(s->allowed);
-    drop_forbidden(s, logits);
-    token = choose(s, logits);
+    keep_only(s->allowed, logits, s->n_vocab);
+    int32_t token = choose(s, logits);
     if (token < 0) { /* biases or min_tokens exclude all allowed tokens */
         restore(s, logits);
-        drop_forbidden(s, logits);
+        keep_only(s->allowed, logits, s->n_vocab);
         token = choose(s, logits);
     }
     if (token < 0) {
@@ -467,13 +424,17 @@ int32_t choose_allowed(sampler *s, float *logits)
 
 int32_t chosen(sampler *s, float *logits)
 {
-    const int32_t forced = s->form != nullptr ? s->form->forced() : -1;
-    if (forced >= 0) {
-        return forced;
+    if (!s->drawn) {
+        const int32_t forced = s->form != nullptr ? s->form->forced() : -1;
+        if (forced >= 0) {
+            return forced;
+        }
+        adjust(s, logits);
     }
-    adjust(s, logits);
     if (s->form != nullptr && s->form->holds()) {
-        return choose_allowed(s, logits);
+        const int32_t token = choose_allowed(s, logits);
+        s->drawn.reset();
+        return token;
     }
     const int32_t token = choose(s, logits);
     if (token >= 0) {
@@ -561,16 +522,52 @@ int sampler_pick(sampler *s, float *logits, int32_t *token)
     });
 }
 
+static int accept_picked(sampler *s, int32_t token)
+{
+    return guarded([&] {
+        if (s->form != nullptr) {
+            s->form->accept(token);
+        }
+        accept_one(s, token);
+        s->n_sampled++;
+    });
+}
+
 int sampler_next(sampler *s, float *logits, int32_t *token)
 {
     const int status = sampler_pick(s, logits, token);
-    return status != LLM_OK ? status : guarded([&] {
-        if (s->form != nullptr) {
-            s->form->accept(*token);
-        }
-        accept_one(s, *token);
-        s->n_sampled++;
-    });
+    return status == LLM_OK ? accept_picked(s, *token) : status;
+}
+
+static void be_quick(sampler *s, bool is_quick)
+{
+    if (s->form != nullptr) {
+        s->form->be_quick(is_quick);
+    }
+}
+
+bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token)
+{
+    if (sampler_is_slow(s)) {
+        return false;
+    }
+    be_quick(s, true);
+    *status = sampler_pick(s, logits, token);
+    be_quick(s, false);
+    if (*status == LLM_CONSTRAINT) {
+        return false;
+    }
+    *status = *status == LLM_OK ? accept_picked(s, *token) : *status;
+    return true;
+}
+
+uint32_t sampler_guess(sampler *s, int32_t *tokens, uint32_t n_max)
+{
+    size_t n = 0;
+    be_quick(s, true);
+    const int status = guarded([&] { n = s->form != nullptr ? s->form->guess(tokens, n_max) : 0; });
+    be_quick(s, false);
+    return status == LLM_OK ? static_cast<uint32_t>(n) : 0;
 }
 
 bool sampler_is_slow(const sampler *s)

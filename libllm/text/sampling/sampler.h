@@ -57,9 +57,16 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * malformed, too large, or allows no token. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Returns whether the next sampler_next can take long, for example 100 ms or a second. In this case, sampler_next
- * should run in a thread for which no other request waits. */
+/* Does the same as sampler_next if that takes at most a fraction of a millisecond. Returns false otherwise. Then no token
+ * was picked, and sampler_next must be called with the same logits. It should run in a thread for which no other request
+ * waits, since it can take long, for example 100 ms or a second. The token does not depend on which function picks. */
+bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token);
+
+/* Returns whether sampler_next_quick will certainly return false. */
 bool sampler_is_slow(const sampler *s);
+
+/* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote, at most n_max. */
+uint32_t sampler_guess(sampler *s, int32_t *tokens, uint32_t n_max);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */
 bool sampler_ends(const sampler *s, int32_t token);

@@ -1,0 +1,192 @@
+/* Text that is guessed from the grammar, and picks that take no thread: neither changes an answer. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "llm.h"
+#include "model/model.h"
+#include "random.h"
+#include "text/sampling/sampler.h"
+
+static model *sim;
+
+enum { N = 512, N_GUESSED = 32, TEXT_BYTES = 1 << 12 };
+
+static sampler *constrained(const char *document, uint64_t seed, float temperature)
+{
+    sampler *s = NULL;
+    const sampler_options options = {
+        .sampling = {.temperature = temperature, .top_p = 1, .repeat_penalty = 1, .typical_p = 1, .seed = seed},
+        .constraint = document,
+        .n_constraint_bytes = strlen(document),
+        .biases = (const logit_bias[]){{'5', 1.5f}, {'a', -1}}, /* a pick that goes on applies them once */
+        .n_biases = 2,
+    };
+    return sampler_open(sim, &options, &s) == LLM_OK ? s : NULL;
+}
+
+/* Writes the text, token by token. */
+static void feed(sampler *s, const char *text)
+{
+    int32_t tokens[256];
+    const int64_t n = sim->ops->tokenize(sim, text, strlen(text), false, true, tokens, 256);
+    for (int64_t i = 0; i < n; i++) {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[tokens[i]] = 90;
+        CHECK_INT(sampler_next(s, logits, &token), LLM_OK);
+        CHECK_INT(token, tokens[i]);
+    }
+}
+
+/* Writes the text of the guessed tokens, and returns how many there are. */
+static uint32_t guessed(sampler *s, uint32_t n_max, char *out)
+{
+    int32_t tokens[N_GUESSED];
+    size_t n_out = 0;
+    const uint32_t n = sampler_guess(s, tokens, n_max);
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t n_bytes = sim->ops->piece(sim, tokens[i], sampler_shows(s, tokens[i]), out + n_out, 256);
+        n_out += n_bytes > 0 ? (size_t)n_bytes : 0;
+    }
+    out[n_out] = '\0';
+    return n;
+}
+
+#define BLANKS "ws ::= \\\"\\\" | \\\" \\\" | \\\"\\n\\\" \\\"\\n\\\"? [ \\t]{0,60}"
+#define MEMBER(name) "\\\"\\\\\\\"" name "\\\\\\\"\\\" ws \\\":\\\" ws \\\"\\\\\\\"\\\" [a-z]* \\\"\\\\\\\"\\\" ws "
+#define OBJECT                                                                                                         \
+    "{\"grammar\":\"root ::= \\\"{\\\" ws " MEMBER("name") "\\\",\\\" ws " MEMBER(                                     \
+        "the second") "\\\",\\\" ws " MEMBER("last") "\\\"}\\\"\\n" BLANKS "\"}"
+#define CHOICE                                                                                                         \
+    "{\"grammar\":\"root ::= \\\"call \\\" (\\\"read_file\\\" | \\\"read_files\\\" | \\\"write\\\") \\\"(\\\"\"}"
+#define TAGGED "{\"grammar\":\"root ::= [a-z]+ \\\"<|im_start|>\\\" \\\"user\\\" \\\"\\n\\\"\",\"preserved\":[257]}"
+#define WAITING                                                                                                        \
+    "{\"grammar\":\"root ::= \\\"<call>\\\" [0-9] \\\"</call>\\\"\",\"lazy\":true,\"triggers\":[{\"type\":\"word\","   \
+    "\"value\":\"<call>\"}]}"
+#define SPLIT "{\"grammar\":\"root ::= \\\"é\\\" [a-z] \\\"中é\\\"\"}"
+
+static void the_one_way_on_is_guessed(void)
+{
+    static const char *const rows[][3] = {
+        {OBJECT, "{", "\"name\": \""},
+        {OBJECT, "{\n  ", "\"name\": \""},
+        {OBJECT, "{\"name", "\": \""},
+        {OBJECT, "{\"name\": \"ab", ""},
+        {OBJECT, "{\"name\": \"ab\"", ", \"the second\": \""},
+        {OBJECT, "{\"name\":\"ab\",", " \"the second\":\""}, /* as the answer writes them */
+        {OBJECT, "{\"name\": \"ab\",\n  \"the second\" : \"\"", ",\n  \"last\" : \""},
+        {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n", "\n\"last\" : \""},
+        {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n ", "\"last\" : \""}, /* it goes on in another way */
+        {CHOICE, "c", "all "},
+        {CHOICE, "call ", ""},
+        {CHOICE, "call r", "ead_file"},
+        {CHOICE, "call read_file", ""},
+        {CHOICE, "call read_files", "("},
+        {CHOICE, "call read_files(", ""}, /* the answer can end */
+        {TAGGED, "a", ""},
+        {TAGGED, "a<|im_start|>", "user\n"},
+        {WAITING, "some ", ""},
+        {WAITING, "some <call>1", "</call>"},
+        {SPLIT, "é", ""},
+        {SPLIT, "éa", "中é"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[TEXT_BYTES], again[TEXT_BYTES];
+        sampler *s = constrained(rows[i][0], 1, 0);
+        feed(s, rows[i][1]);
+        (void)guessed(s, N_GUESSED, text);
+        if (strcmp(text, rows[i][2]) != 0) {
+            printf("after \"%s\": \"%s\"\n", rows[i][1], text);
+        }
+        CHECK(strcmp(text, rows[i][2]) == 0);
+        (void)guessed(s, N_GUESSED, again);
+        CHECK(strcmp(text, again) == 0);
+        CHECK(guessed(s, 1, again) <= 1);
+        CHECK(strncmp(text, again, strlen(again)) == 0 && (text[0] == '\0') == (again[0] == '\0'));
+        feed(s, rows[i][2]); /* looking changed nothing, and the guess can come */
+        sampler_close(s);
+    }
+}
+
+/* Before the first pick the document is not read, so there is nothing to guess from. */
+static void nothing_is_guessed_without_a_grammar(void)
+{
+    char text[TEXT_BYTES];
+    sampler *s = constrained(OBJECT, 1, 0);
+    CHECK_INT(guessed(s, N_GUESSED, text), 0);
+    sampler_close(s);
+    s = constrained("", 1, 0);
+    CHECK_INT(guessed(s, N_GUESSED, text), 0);
+    sampler_close(s);
+}
+
+static void make_logits(random_source *random, float *logits)
+{
+    for (int t = 0; t < N; t++) {
+        logits[t] = (float)(random_below(random, 1000)) / 100.0f;
+    }
+}
+
+#define LETTERS "{\"grammar\":\"root ::= [a-z ]*\"}"
+/* The answer so far can be divided in thousands of ways, so a token of it is picked by a thread. */
+#define SLOW "{\"grammar\":\"root ::= a{1,30}\\na ::= b{1,30}\\nb ::= [0-9]{1,30}\"}"
+#define DEAD_END "{\"grammar\":\"root ::= \\\"12\\\" <[258]> \\\"3\\\"\"}"
+#define BUDGET                                                                                                         \
+    "{\"grammar\":\"root ::= [a-z]* \\\">\\\" [0-9]*\",\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],"     \
+    "\"forced\":[62],\"max\":9,\"is_open\":true}}"
+
+/* Two samplers of one seed get the same logits. One of them first tries to pick without a thread. */
+static void compare(const char *document, uint64_t seed, uint32_t *n_quick, uint32_t *n_left)
+{
+    random_source random = {seed};
+    sampler *one = constrained(document, seed, (float)(seed % 3) / 2),
+            *other = constrained(document, seed, (float)(seed % 3) / 2);
+    int status = LLM_OK;
+    for (uint32_t i = 0; i < 60 && status == LLM_OK; i++) {
+        float logits[N], copy[N];
+        int32_t token = -1, token_again = -1;
+        int status_again = LLM_OK;
+        make_logits(&random, logits);
+        memcpy(copy, logits, sizeof logits);
+        status = sampler_next(one, logits, &token);
+        const bool is_slow = sampler_is_slow(other);
+        const bool is_quick = sampler_next_quick(other, copy, &status_again, &token_again);
+        CHECK(!is_slow || !is_quick);
+        *n_quick += is_quick;
+        *n_left += !is_quick && !is_slow;
+        status_again = is_quick ? status_again : sampler_next(other, copy, &token_again);
+        CHECK_INT(status_again, status);
+        CHECK(status != LLM_OK || token_again == token);
+        status = status == LLM_OK && sampler_ends(one, token) ? LLM_INVALID : status;
+    }
+    sampler_close(one);
+    sampler_close(other);
+}
+
+static void a_quick_pick_is_the_same(void)
+{
+    static const char *const documents[] = {OBJECT, CHOICE, LETTERS, SLOW, DEAD_END, BUDGET, ""};
+    uint32_t n_quick[sizeof documents / sizeof *documents] = {0}, n_left[sizeof documents / sizeof *documents] = {0};
+    for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
+        for (uint64_t seed = 0; seed < 30; seed++) {
+            compare(documents[i], seed, &n_quick[i], &n_left[i]);
+        }
+    }
+    CHECK(n_quick[0] > 1000 && n_left[0] == 0);
+    CHECK(n_quick[3] > 50 && n_left[3] > 50); /* too many ways to go on: left to a thread */
+    CHECK_INT(n_quick[4], 0);                 /* a grammar that names tokens */
+}
+
+int main(void)
+{
+    char error[200];
+    if (model_open("sim:dense", &(model_options){.path = "sim:dense", .n_seq = 1, .n_ctx = 256}, &sim, error,
+                   sizeof error) != LLM_OK) {
+        return 1;
+    }
+    RUN(the_one_way_on_is_guessed);
+    RUN(nothing_is_guessed_without_a_grammar);
+    RUN(a_quick_pick_is_the_same);
+    sim->ops->close(sim);
+    return CHECK_RESULT();
+}
