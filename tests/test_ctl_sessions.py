@@ -243,6 +243,8 @@ llmd_reused_tokens_total 300
 llmd_decode_tokens_total 55
 llmd_drafted_tokens_total 12
 llmd_accepted_tokens_total 7
+llmd_grammar_drafted_tokens_total 3
+llmd_grammar_accepted_tokens_total 2
 llmd_finished_end_total 5
 llmd_finished_cancelled_total 1
 llmd_finished_failed_total 0
@@ -275,7 +277,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "starts       6 exact_prefix",
         "prompts      100 tokens prefilled, 300 reused",
         "answers      55 tokens",
-        "drafts       12 tokens verified, 7 accepted",
+        "drafts       lookup 5 of 9 accepted, grammar 2 of 3 accepted",
         "first token  250.0 ms each",
         "next token   none yet",
         "steps        10, 5.5 ms each",

@@ -60,6 +60,8 @@ def paragraph(number: int, turn: Json, has_several_branches: bool) -> str:
     if turn.get("reason"):
         lines.append(f"{INDENT}{text.scalar(turn.get('reason_text'))}")
     lines.append(f"{INDENT}{counts(turn)}; {text.scalar(turn.get('outcome'))}")
+    if turn.get("drafted_tokens"):
+        lines.append(f"{INDENT}drafts: {text.drafts(lambda name: turn.get(name, 0))}")
     if point := turn.get("divergence"):
         lines += divergence(point)
     return "\n".join(lines)

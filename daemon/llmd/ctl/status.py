@@ -50,7 +50,6 @@ def overview(raw: Json, counters: Counters) -> str:
         return int(counters.get(name, 0))
 
     consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
-    drafted, accepted = counter("drafted_tokens_total"), counter("accepted_tokens_total")
     steps, n_parked = counter("steps_total"), raw["places"].get("parked", 0)
     pairs = [
         ("llmd", f"{text.scalar(live.get('version'))}, pid {live.get('pid')}, {state(ready)}"),
@@ -60,7 +59,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens prefilled, {text.count(reused)} reused"),
         ("answers", text.counted(counter("decode_tokens_total"), "token")),
-        ("drafts", f"{text.counted(drafted, 'token')} verified, {text.count(accepted)} accepted"),
+        ("drafts", text.drafts(lambda name: counter(f"{name}_total"))),
         ("first token", each(counters, "time_to_first_token_seconds_sum", "time_to_first_token_seconds_count")),
         ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
         ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),

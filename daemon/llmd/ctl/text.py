@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 NOTHING = "-"
@@ -72,6 +72,16 @@ def count(number: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Returns a text such as "1 session" or "1,234 sessions"."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def drafts(number: Callable[[str], int]) -> str:
+    """Returns how many verified draft tokens were accepted, for each source. `number` gets the name of a count."""
+    drafted, accepted = number("grammar_drafted_tokens"), number("grammar_accepted_tokens")
+    of_text, accepted_of_text = number("drafted_tokens") - drafted, number("accepted_tokens") - accepted
+    return (
+        f"lookup {count(accepted_of_text)} of {count(of_text)} accepted, "
+        f"grammar {count(accepted)} of {count(drafted)} accepted"
+    )
 
 
 def share(part: int, total: int) -> str:

@@ -121,5 +121,9 @@ def turn_of(generation: Generation, came_ms: int, matches: Mapping[int, BranchMa
         n_prefilled=n_prefilled,
         n_generated=finished.n_generated if finished is not None else 0,
         divergence=divergence,
+        n_drafted=finished.n_drafted if finished is not None else 0,
+        n_accepted=finished.n_accepted if finished is not None else 0,
+        n_grammar_drafted=finished.n_grammar_drafted if finished is not None else 0,
+        n_grammar_accepted=finished.n_grammar_accepted if finished is not None else 0,
         is_from_own=nearest is not None and nearest.at >= n_reused,
     )

@@ -344,5 +344,7 @@ def report_of(generation: Generation) -> SessionReport:
         diverged_after=after,
         drafted_tokens=finished.n_drafted,
         accepted_tokens=finished.n_accepted,
+        grammar_drafted_tokens=finished.n_grammar_drafted,
+        grammar_accepted_tokens=finished.n_grammar_accepted,
         history="resident" if generation.work.prompt.is_after else None,
     )

@@ -34,6 +34,10 @@ class Turn:
     n_prefilled: int
     n_generated: int
     divergence: DivergedTokens | None
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_grammar_drafted: int = 0
+    n_grammar_accepted: int = 0
     is_from_own: bool = False
     """Whether the branch of the turn began as a copy of another branch of the same session."""
 

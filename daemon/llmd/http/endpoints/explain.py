@@ -63,6 +63,10 @@ def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
         reused_tokens=turn.n_reused,
         prefilled_tokens=turn.n_prefilled,
         generated_tokens=turn.n_generated,
+        drafted_tokens=turn.n_drafted,
+        accepted_tokens=turn.n_accepted,
+        grammar_drafted_tokens=turn.n_grammar_drafted,
+        grammar_accepted_tokens=turn.n_grammar_accepted,
         divergence=_divergence(engine, turn.divergence) if turn.divergence is not None else None,
     )
 

@@ -242,6 +242,11 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
     reused_tokens: int
     prefilled_tokens: int
     generated_tokens: int
+    drafted_tokens: int
+    """Draft tokens that the model has verified. `accepted_tokens` of them became part of the answer."""
+    accepted_tokens: int
+    grammar_drafted_tokens: int
+    grammar_accepted_tokens: int
     divergence: Divergence | None
 
 
