@@ -48,10 +48,12 @@ common_json chat_numbers::stand_in(const common_json &number)
 
 void chat_numbers::put(chat_text *rendered) const
 {
+    if (texts.empty()) {
+        return;
+    }
     const std::string text = rendered->text, blocked = rendered->blocked;
     size_t copied = 0;
-    for (size_t at = texts.empty() ? std::string::npos : text.find(prefix); at != std::string::npos;
-         at = text.find(prefix, at + prefix.size())) {
+    for (size_t at = text.find(prefix); at != std::string::npos; at = text.find(prefix, at + prefix.size())) {
         const size_t end = at + prefix.size() + INDEX_DIGITS;
         const std::string digits = text.substr(at + prefix.size(), INDEX_DIGITS);
         const bool is_index =
