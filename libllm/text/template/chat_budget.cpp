@@ -139,7 +139,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     if (one == forbidden) {
         refuse("the chat template puts a list or an object into itself");
     }
-    if (const auto *function = dynamic_cast<const jinja::value_func_t *>(one)) {
+    if (const auto *function = jinja::cast_val<jinja::value_func>(value)) {
         if (forbidden != nullptr &&
             function->name == "caller") { /* `caller` refers to all variables, perhaps also to `forbidden` */
             refuse("the chat template keeps a caller");
@@ -147,7 +147,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
         return;
     }
     out->n_bytes += one->val_str.length() + PART_BYTES * one->val_str.parts.size();
-    if (const auto *named = dynamic_cast<const jinja::value_kwarg_t *>(one)) {
+    if (const auto *named = jinja::cast_val<jinja::value_kwarg>(value)) {
         weigh_into(named->val, forbidden, depth, out);
     }
     for (const jinja::value &item : one->val_arr) {
