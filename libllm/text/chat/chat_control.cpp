@@ -187,6 +187,28 @@ control_markers::control_markers(const control_words &words_, std::string_view r
     cut = DELETE + number + "|";
 }
 
+/* Returns whether a control word begins at the end of the text. Text that follows in the prompt must not complete this
+ * word. */
+bool control_markers::ends_in_word(std::string_view text) const
+{
+    for (size_t at = text.size() - std::min(words.bytes_max(), text.size()); at < text.size(); at++) {
+        if (words.is_begun_at(text, at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool control_markers::wraps(std::string_view text) const
+{
+    for (size_t at = 0; (at = words.next_begin(text, at)) < text.size(); at++) {
+        if (words.longest_at(text, at) > 0) {
+            return true;
+        }
+    }
+    return ends_in_word(text);
+}
+
 std::string control_markers::wrap(std::string_view text) const
 {
     std::string out;
@@ -202,14 +224,7 @@ std::string control_markers::wrap(std::string_view text) const
         copied = at;
     }
     out.append(text.substr(copied));
-    const size_t tail = std::min(words.bytes_max(), text.size() - copied);
-    for (size_t at = text.size() - tail; at < text.size(); at++) {
-        if (words.is_begun_at(text, at)) { /* text that follows in the prompt must not complete the control word that
-                                            * begins here */
-            return out.append(cut);
-        }
-    }
-    return out;
+    return ends_in_word(text.substr(copied)) ? out.append(cut) : out;
 }
 
 std::string control_markers::sentinel(size_t i) const

@@ -91,6 +91,7 @@ class control_markers {
     control_markers(const control_words &words, std::string_view request);
 
     std::string wrap(std::string_view text) const; /* returns a message's text with markers around control words */
+    bool wraps(std::string_view text) const;       /* returns whether `wrap` changes the text */
 
     /* Returns sentinel i. A sentinel is a text that is put into a message. The sentinel shows where this position of
      * the message is in the rendered text. `unwrap` does not remove sentinels. */
@@ -100,6 +101,8 @@ class control_markers {
     void unwrap(chat_text *rendered) const;
 
   private:
+    bool ends_in_word(std::string_view text) const;
+
     const control_words &words;
     std::string open, close, cut; /* all of equal length */
 };

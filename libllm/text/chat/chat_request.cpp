@@ -108,7 +108,7 @@ void wrap_members(common_json &object, const control_markers &markers, chat_numb
 {
     bool has_words = false;
     for (const auto &[name, item] : object.items()) {
-        has_words = has_words || markers.wrap(name).size() != name.size();
+        has_words = has_words || markers.wraps(name);
     }
     common_json out = common_json::object();
     for (const auto &[name, item] : object.items()) {
@@ -125,8 +125,8 @@ common_json wrapped(common_json value, const control_markers &markers, chat_numb
         return numbers->stand_in(value);
     }
     if (value.is_string()) {
-        const std::string text = value.get<std::string>(), with_markers = markers.wrap(text);
-        return with_markers.size() == text.size() ? std::move(value) : common_json::make(with_markers);
+        const std::string text = value.get<std::string>();
+        return markers.wraps(text) ? common_json::make(markers.wrap(text)) : std::move(value);
     }
     if (value.is_array()) {
         for (common_json &item : value) {
