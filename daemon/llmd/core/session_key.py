@@ -39,6 +39,8 @@ HEADERS: tuple[tuple[str, ...], ...] = (
     ("x-conversation-id",),
     ("x-litellm-session-id",),
     ("x-openwebui-chat-id",),
+    ("x-sgl-routing-key",),  # SGLang's router
+    ("x-smg-routing-key",),
 )
 
 
