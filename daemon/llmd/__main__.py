@@ -152,13 +152,13 @@ _OTHER_DIRECTORY = "choose another directory, or --state-dir none to keep sessio
 async def _serve(
     config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing, traces: Traces | None
 ) -> bool:
-    """Listens, loads the model, and serves requests until llmd gets SIGTERM or SIGINT, or its terminal is closed. Then
-    lets running requests finish, saves the sessions and closes everything. Returns False if the signal arrived while
-    the model was loading.
+    """Listens, loads the model, and serves requests until llmd gets SIGTERM or SIGINT, its terminal is closed, or a
+    client asks for POST /v1/drain. Then lets running requests finish, saves the sessions and closes everything. Returns
+    False if llmd was asked to stop while the model was loading.
     """
     from aiohttp import web
 
-    from .app import create_app, runner_of, stop_serving
+    from .app import create_app, leave, runner_of, stop_serving
     from .http.context import OPENING, STATE
 
     app = create_app(config, keys, loader, traces)
@@ -171,10 +171,10 @@ async def _serve(
         if not _can_open(config.model):
             await app[OPENING]  # raises EngineError, before the addresses are logged
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
-        await _first_of(app[OPENING], signals.stop)
+        await _first_of(app[OPENING], state.leaving)
         if state.loaded_model is not None:
             _announce(state, listeners)
-            await signals.stop.wait()
+            await leave(state, signals.stop)
         await stop_serving(state)
     finally:
         await runner.cleanup()
@@ -194,11 +194,11 @@ def _can_open(model: str) -> bool:
     return True
 
 
-async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Waits until the model is loaded, or until a signal asks the daemon to stop. Raises EngineError if the model
-    cannot be loaded.
+async def _first_of(opening: asyncio.Task[None], leaving: asyncio.Event) -> None:
+    """Waits until the model is loaded, or until the daemon is asked to stop. Raises EngineError if the model cannot be
+    loaded.
     """
-    stopping = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(leaving.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if opening.done():
@@ -268,11 +268,11 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """Handles signals. The first SIGTERM or SIGINT sets `stop`: running requests finish, and sessions are saved. The
-    second one ends the process at once. If llmd was started from a terminal, SIGHUP means that the terminal was closed,
-    and sets `stop`, too. Otherwise llmd reads the key file again after SIGHUP. If SIGHUP was already ignored when llmd
-    started (nohup), llmd ignores SIGHUP. After SIGQUIT, the stack of every thread is printed and the process ends, even
-    if the event loop is stuck.
+    """Handles signals. The first SIGTERM or SIGINT sets `stop`: running requests finish, and sessions are saved.
+    The second one ends the process at once. If llmd was started from a terminal, SIGHUP means that the terminal was
+    closed, and sets `stop`, too. Otherwise llmd reads the key file again after SIGHUP. If SIGHUP was already
+    ignored when llmd started (nohup), llmd ignores SIGHUP. After SIGQUIT, the stack of every thread is printed and
+    the process ends, even if the event loop is stuck. POST /v1/drain does not set `stop`.
     """
 
     def __init__(self, state: State, listeners: Listeners) -> None:
@@ -284,15 +284,18 @@ class _Signals:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_end, number)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            loop.add_signal_handler(signal.SIGHUP, self.stop.set if _has_terminal() else self._on_reload)
+            loop.add_signal_handler(signal.SIGHUP, self._stop if _has_terminal() else self._on_reload)
+
+    def _stop(self) -> None:
+        self.stop.set()
+        self._state.leaving.set()
 
     def _on_end(self, number: int) -> None:
-        if not self.stop.is_set():
-            self.stop.set()
-            return
-        log.warning("exiting at once", extra=logs.fields(signal=signal.Signals(number).name))
-        self._listeners.close()
-        os._exit(128 + number)
+        if self.stop.is_set():
+            log.warning("exiting at once", extra=logs.fields(signal=signal.Signals(number).name))
+            self._listeners.close()
+            os._exit(128 + number)
+        self._stop()
 
     def _on_reload(self) -> None:
         from .app import reload_keys

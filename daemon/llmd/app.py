@@ -247,6 +247,20 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
         await asyncio.sleep(interval)
 
 
+async def leave(state: State, signaled: asyncio.Event) -> None:
+    """Waits until the daemon is asked to stop. After POST /v1/drain, also waits until the running requests have ended.
+    A signal ends both waits.
+    """
+    await state.leaving.wait()
+    if signaled.is_set():
+        return
+    log.info("draining", extra=fields(requests=state.engine.n_live))
+    waiting = [asyncio.create_task(state.engine.idle()), asyncio.create_task(signaled.wait())]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
 async def stop_serving(state: State) -> None:
     """Refuses new requests, and requests that have not reached the engine. Requests that the engine already processes
     continue. Those that still run after --shutdown-timeout are cancelled.

@@ -66,6 +66,8 @@ class State:
     loaded_model: LoadedModel | None = None
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the first signal that stops the daemon, and by POST /v1/drain."""
     preparing: set[asyncio.Timeout] = field(default_factory=set)
     """The timeouts of requests that are being received, rendered or tokenized (body.in_time)."""
     users: set[int] = field(default_factory=set)
@@ -77,6 +79,11 @@ class State:
         for scope in self.preparing:
             if not scope.expired():
                 scope.reschedule(asyncio.get_running_loop().time())
+
+    def drain(self) -> None:
+        """Refuses new requests from now on, and ends the daemon when the running requests have ended."""
+        self.stop()
+        self.leaving.set()
 
     def use_keys(self, keys: KeyRing) -> None:
         self.keys = keys

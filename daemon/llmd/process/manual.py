@@ -39,7 +39,7 @@ SIGNALS = Section(
 EXIT_STATUSES = Section(
     "exit status",
     (
-        ("0", "llmd stopped after SIGTERM, SIGINT or SIGHUP"),
+        ("0", "llmd stopped after SIGTERM, SIGINT, SIGHUP or POST /v1/drain"),
         ("1", "llmd could not start, or llmd doctor found something wrong"),
         ("2", "llmd did not start: an option, a key file or a template is not valid"),
         ("128 + signal", "a signal ended llmd at once"),

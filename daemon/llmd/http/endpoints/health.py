@@ -11,6 +11,7 @@ from aiohttp import web
 
 from ... import __version__
 from ...core import limits
+from ...core.errors import ApiError
 from ...models.names import is_hub_name
 from ..body import respond
 from ..context import FACTS, STATE, State
@@ -81,6 +82,17 @@ async def ready(request: web.Request) -> web.Response:
         seconds = state.loading.retry_after_s() if found.status == "loading" else limits.RETRY_AFTER_S
         answer.headers["Retry-After"] = str(seconds)
     return answer
+
+
+async def drain(request: web.Request) -> web.Response:
+    """Refuses new requests, so that a router sends them to other nodes. llmd ends when the running answers have ended.
+    Unlike after SIGTERM, no time limit cuts these answers.
+    """
+    state = request.app[STATE]
+    if not request[FACTS].caller.is_admin:
+        raise ApiError("admin_required", "Only administrators can drain llmd. Use an admin key or the unix socket.")
+    state.drain()
+    return respond(readiness(state))
 
 
 async def metrics(request: web.Request) -> web.Response:
