@@ -41,6 +41,7 @@ usage: ./build.sh VERB [arguments]
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
   test-page [pytest arguments]  the page in a browser (Chromium), with axe's rules for accessibility
+  test-routers             four nodes behind HAProxy with docs/haproxy.cfg: warm turns, a node that drains, a node that is killed
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   schemas FOLDER...        test the JSON schema compiler on folders of schemas with instances (--vocabulary FILE.gguf)
   bench [name...]          measure what the documentation claims; without a name, everything
@@ -667,6 +668,12 @@ verb_test_page() {
     in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/page/bin/python" -m pytest tests/page "$@"
 }
 
+verb_test_routers() {
+    command -v haproxy >/dev/null || die "test-routers needs HAProxy; install it with: apt-get install haproxy"
+    locked prepare_check
+    in_root "$PYTHON_ENV/bin/python" -m pytest tests/routers "$@"
+}
+
 prepare_page() {
     setup_environment runtime
     setup_native package
@@ -787,7 +794,7 @@ main() {
     llama_features_check
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | test-page | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-lowest | test-clients | test-page | test-routers | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
