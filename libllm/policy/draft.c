@@ -10,6 +10,8 @@ static const uint32_t SIZE[DRAFT_SIZES] = {1, 2, 4, 8, 16};
 /* assumed cost of a draft token before the first measurement, as a share of a step */
 static const double COST_FIRST = 0.1;
 static const double COST_SHARE = 0.3, RATIO_MAX = 40; /* a larger ratio is an outlier */
+/* how much of a measured ratio is replaced by the assumed one in each step without drafts */
+static const double FORGOTTEN = 1 / 512.0;
 /* With more requests, the rows of the step leave nothing idle that drafts could use. */
 enum { DRAFT_REQUESTS_MAX = 16, PLAIN_EVERY = 32 };
 /* Drafts must promise this much more speed, because the promise is only an estimate. */
@@ -57,6 +59,21 @@ static uint32_t size_of(uint32_t n_drafts)
     return s;
 }
 
+static double assumed_ratio(uint32_t s)
+{
+    return 1 + COST_FIRST * SIZE[s];
+}
+
+/* A step that another program delays makes drafts look expensive. Then none are verified, so that the cost is not
+ * measured again. Therefore the ratios slowly return to the assumed ones. Where drafts are slow indeed, the tries cost 1
+ * percent of the speed. */
+static void forget_costs(draft_costs *costs)
+{
+    for (uint32_t s = 0; s < DRAFT_SIZES; s++) {
+        costs->ratio[s] += costs->ratio[s] > 0 ? FORGOTTEN * (assumed_ratio(s) - costs->ratio[s]) : 0;
+    }
+}
+
 void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts, double us)
 {
     if (costs->n_decoding != n_decoding) {
@@ -69,6 +86,7 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
     costs->n_since = n_drafts > 0 ? costs->n_since + 1 : 0;
     if (n_drafts == 0) {
         costs->plain_us += COST_SHARE * (us - costs->plain_us);
+        forget_costs(costs);
         return;
     }
     const uint32_t s = size_of(n_drafts);
@@ -79,7 +97,7 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
 
 static double ratio_of(const draft_costs *costs, uint32_t s)
 {
-    return costs->ratio[s] > 0 ? costs->ratio[s] : 1 + COST_FIRST * SIZE[s];
+    return costs->ratio[s] > 0 ? costs->ratio[s] : assumed_ratio(s);
 }
 
 double draft_cost(const draft_costs *costs, uint32_t n_drafts)

@@ -138,6 +138,39 @@ static void costs_are_measured_first_and_again(void)
 }
 
 /* A request without a draft is not slowed down for others; requests that all gain share the step. */
+/* Returns the time of n steps, if the drafts of a step take so much longer, and how many steps had drafts. */
+static double time_of(draft_costs *costs, uint32_t n_steps, double draft_us, uint32_t *n_with)
+{
+    const draft_rates rates = rates_of(0.95);
+    double sum = 0;
+    *n_with = 0;
+    for (uint32_t i = 0; i < n_steps; i++) {
+        uint32_t n = 0;
+        draft_plan(&(draft_candidate){1, 8, &rates}, 1, 16, costs, &n);
+        const double us = 1000 + (n > 0 ? draft_us : 0);
+        draft_learn_cost(costs, 1, n, us);
+        *n_with += n > 0;
+        sum += us;
+    }
+    return sum;
+}
+
+/* A step that was late by chance turns drafts off for some time, not for good. Drafts that are slow are seldom tried. */
+static void an_outlier_is_forgotten(void)
+{
+    draft_costs costs = costs_of(1, 0.1);
+    uint32_t n_with = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        draft_learn_cost(&costs, 1, 1, 30000);
+    }
+    (void)time_of(&costs, 100, 100, &n_with);
+    CHECK_INT(n_with, 0);
+    (void)time_of(&costs, 4000, 100, &n_with);
+    CHECK(n_with > 1000);
+    const double us = time_of(&costs, 20000, 5000, &n_with);
+    CHECK(n_with > 0 && us < 20000 * 1000 * 1.02);
+}
+
 static void no_request_becomes_slower_for_others(void)
 {
     const draft_rates good = rates_of(0.95), bad = rates_of(0);
@@ -171,6 +204,7 @@ int main(void)
     RUN(a_draft_always_follows_its_match);
     RUN(drafts_are_verified_where_they_pay);
     RUN(costs_are_measured_first_and_again);
+    RUN(an_outlier_is_forgotten);
     RUN(no_request_becomes_slower_for_others);
     RUN(rates_follow_what_happens);
     return CHECK_RESULT();
