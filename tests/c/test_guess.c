@@ -57,6 +57,10 @@ static uint32_t guessed(sampler *s, uint32_t n_max, char *out)
 #define OBJECT                                                                                                         \
     "{\"grammar\":\"root ::= \\\"{\\\" ws " MEMBER("name") "\\\",\\\" ws " MEMBER(                                     \
         "the second") "\\\",\\\" ws " MEMBER("last") "\\\"}\\\"\\n" BLANKS "\"}"
+#define LISTS                                                                                                          \
+    "{\"grammar\":\"root ::= \\\"{\\\" ws \\\"\\\\\\\"a\\\\\\\"\\\" ws \\\":\\\" ws \\\"[\\\" ws \\\"{\\\" ws "        \
+    "\\\"\\\\\\\"b\\\\\\\"\\\" ws "                                                                                    \
+    "\\\":\\\" ws [0-9] ws \\\"}\\\" ws \\\"]\\\" ws \\\"}\\\"\\n" BLANKS "\"}"
 #define CHOICE                                                                                                         \
     "{\"grammar\":\"root ::= \\\"call \\\" (\\\"read_file\\\" | \\\"read_files\\\" | \\\"write\\\") \\\"(\\\"\"}"
 #define TAGGED "{\"grammar\":\"root ::= [a-z]+ \\\"<|im_start|>\\\" \\\"user\\\" \\\"\\n\\\"\",\"preserved\":[257]}"
@@ -77,6 +81,11 @@ static void the_one_way_on_is_guessed(void)
         {OBJECT, "{\"name\": \"ab\",\n  \"the second\" : \"\"", ",\n  \"last\" : \""},
         {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n", "\n\"last\" : \""},
         {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n ", "\"last\" : \""}, /* it goes on in another way */
+        {OBJECT, "{\n  \"name\": \"ab\",", "\n  \"the second\": \""},                  /* one member per line */
+        {OBJECT, "{\n  \"name\": \"ab\",\n  \"the second\": \"\",\n  \"last\": \"\"", "\n}"},
+        {LISTS, "{\n  \"a\": [\n    {", "\n      \"b\":"}, /* indented by as much per bracket */
+        {LISTS, "{\n  \"a\": [\n    {\n      \"b\": 7", "\n    }\n  ]\n}"},
+        {LISTS, "{\"a\":[", "{\"b\":"},
         {CHOICE, "c", "all "},
         {CHOICE, "call ", ""},
         {CHOICE, "call r", "ead_file"},

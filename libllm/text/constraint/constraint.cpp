@@ -234,8 +234,24 @@ int32_t constraint::longest(const char *text, size_t n, size_t *n_bytes) const
     return best;
 }
 
-/* The longest token at each position is usually the token that the model itself would write. A tokenizer would be right
- * more often, but some tokenizers treat the beginning of a text in a special way. */
+/* Returns the token that the model is guessed to write at the beginning of the text, and its length. This is usually the
+ * longest token. Exception: of several blanks, tokenizers leave the last one to the word after them. The tokenizer itself
+ * is not used, because some tokenizers treat the beginning of a text in a special way. */
+int32_t constraint::likely(const char *text, size_t n, size_t *n_bytes) const
+{
+    const int32_t token = longest(text, n, n_bytes);
+    const size_t n_longest = *n_bytes;
+    if (token < 0 || n_longest < 2 || n_longest == n || text[n_longest - 1] != ' ' || text[n_longest] == ' ' ||
+        !blank_style::is_blank(static_cast<uint8_t>(text[n_longest - 2]))) {
+        return token;
+    }
+    size_t n_word = 0;
+    const bool has_word = longest(text + n_longest - 1, n - n_longest + 1, &n_word) >= 0 && n_word > 1;
+    const int32_t shorter = has_word ? longest(text, n_longest - 1, n_bytes) : -1;
+    *n_bytes = shorter >= 0 ? *n_bytes : n_longest;
+    return shorter >= 0 ? shorter : token;
+}
+
 size_t constraint::guess(int32_t *tokens, size_t n_max)
 {
     if (!walk) {
@@ -244,7 +260,7 @@ size_t constraint::guess(int32_t *tokens, size_t n_max)
     const std::string text = walk->guess(GUESS_BYTES_MAX);
     size_t n = 0;
     for (size_t at = 0, n_bytes = 0; n < n_max && at < text.size(); at += n_bytes) {
-        const int32_t token = longest(text.data() + at, text.size() - at, &n_bytes);
+        const int32_t token = likely(text.data() + at, text.size() - at, &n_bytes);
         if (token < 0) {
             break;
         }

@@ -94,6 +94,7 @@ class constraint {
     explicit constraint(const model *of) : m(of) {}
     std::string text_of(int32_t token) const;
     int32_t longest(const char *text, size_t n, size_t *n_bytes) const;
+    int32_t likely(const char *text, size_t n, size_t *n_bytes) const;
     void begin_walk();
     void follow_characters(const std::string &text);
     void accept_ending();

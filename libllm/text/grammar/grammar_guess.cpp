@@ -52,11 +52,7 @@ void grammar_walk::learn_blanks(const char *text, size_t n_bytes)
     point p = now;
     for (size_t i = 0; i < n_bytes && p.at != NONE; i++) {
         const way_on next = p.begun.n_missing == 0 ? way_on_from(p.at) : way_on();
-        if (next.has_blanks && blank_style::is_blank(static_cast<uint8_t>(text[i]))) {
-            style.add_blank(text[i]);
-        } else {
-            style.add(static_cast<uint8_t>(text[i]), next.has_blanks);
-        }
+        style.add(static_cast<uint8_t>(text[i]), next.has_blanks);
         if (!take_byte(p, static_cast<uint8_t>(text[i]))) {
             return;
         }
@@ -72,7 +68,7 @@ bool grammar_walk::add_blank(std::string &out, place &at, blank_style &written, 
         return false;
     }
     out += blank;
-    written.add_blank(blank);
+    written.add(static_cast<uint8_t>(blank), true);
     at = to;
     return true;
 }
