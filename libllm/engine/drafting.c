@@ -33,6 +33,7 @@ static void find_in_grammar(drafting *d, sampler *s, uint32_t n_max)
 void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token, uint32_t n_max)
 {
     d->n_found = d->n_taken = d->n_right = 0;
+    d->removal_us = 0;
     if (n_max > 0) {
         const uint32_t n_most = n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX;
         find_in_text(d, b, next_token, n_most);

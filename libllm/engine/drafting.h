@@ -20,12 +20,13 @@ typedef enum draft_source { DRAFT_LOOKUP, DRAFT_GRAMMAR, DRAFT_SOURCES } draft_s
 typedef struct drafting {
     lookup lookup; /* owned; opened when the request decodes */
     draft_rates rates[DRAFT_SOURCES];
-    int32_t tokens[DRAFT_TOKENS_MAX];                             /* draft for the current step */
-    draft_source source;                                          /* where this draft comes from */
-    uint32_t n_found;                                             /* tokens of this draft */
-    uint32_t n_matched;                                           /* length of the match before them */
-    uint32_t n_taken;                                             /* draft tokens in the current or last model call */
-    uint32_t n_right;                                             /* accepted ones of these */
+    int32_t tokens[DRAFT_TOKENS_MAX]; /* draft for the current step */
+    draft_source source;              /* where this draft comes from */
+    uint32_t n_found;                 /* tokens of this draft */
+    uint32_t n_matched;               /* length of the match before them */
+    uint32_t n_taken;                 /* draft tokens in the current or last model call */
+    uint32_t n_right;                 /* accepted ones of these */
+    uint64_t removal_us;              /* time in which the rest of this draft was removed; 0 if nothing was */
     uint32_t n_drafted[DRAFT_SOURCES], n_accepted[DRAFT_SOURCES]; /* sums over the request's steps */
 } drafting;
 

@@ -228,7 +228,11 @@ static void reject_drafts(request *r)
         session_table_count(counters, LLM_COUNTER_GRAMMAR_ACCEPTED_TOKENS, d->n_right);
     }
     drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
-    branch_reject_drafts(r->branch);
+    if (r->branch->n_drafts > 0) {
+        const uint64_t began_us = clock_us();
+        branch_reject_drafts(r->branch);
+        r->drafting.removal_us = clock_us() - began_us;
+    }
 }
 
 static void finish(request *r, llm_outcome outcome, llm_status status, int32_t stop_index)

@@ -111,7 +111,8 @@ static void plan_drafts(step *t)
     }
     const model_info *info = &t->model->info;
     const uint32_t n_batch = info->n_batch - t->n_requests, n_outputs = info->n_outputs_max - t->n_requests;
-    const uint32_t n_max = step_has(t, STEP_PREFILL) ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
+    const bool can = !step_has(t, STEP_PREFILL) && t->n_requests <= info->n_drafting;
+    const uint32_t n_max = !can ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
     draft_plan(candidates, t->n_requests, n_max, &t->draft_costs, n_drafts);
     for (uint32_t i = 0; i < t->n_requests; i++) {
         drafting_take(&t->requests[i]->drafting, n_drafts[i]);
@@ -200,6 +201,7 @@ static void build_batch(step *t, unsigned parts)
             add_tokens(t, i);
         }
     }
+    t->batch.n_drafts = t->n_drafts;
 }
 
 /* Writes the names of the sessions in the current call. They are logged if the process dies in the call. */
@@ -281,13 +283,27 @@ static model_result call_model(step *t)
     return result;
 }
 
+/* Learns how long it took to remove drafts after the last call. Returns the sum. */
+static uint64_t learn_removals(step *t)
+{
+    uint64_t sum_us = 0;
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        const uint64_t us = t->is_called[i] ? t->requests[i]->drafting.removal_us : 0;
+        if (us > 0) {
+            draft_learn_removal(&t->draft_costs, (double)us);
+        }
+        sum_us += us;
+    }
+    return sum_us;
+}
+
 void step_learn(step *t, uint64_t sampling_us)
 {
     if (t->batch.n == 0) {
         return;
     }
     const uint32_t n_prefill = t->batch.n - t->n_decoded - t->n_drafts;
-    const double us = (double)(t->call_us + sampling_us);
+    const double us = (double)(t->call_us + sampling_us - learn_removals(t));
     if (t->n_drafts == 0) {
         schedule_learn(&t->pace, n_prefill, t->depth, t->n_decoded, us);
     }

@@ -99,6 +99,7 @@ typedef struct model_batch {
      * (info.n_stoppable). */
     bool (*stop)(void *context);
     void *stop_context;
+    uint32_t n_drafts; /* how many of the tokens are drafts (info.n_drafting) */
 } model_batch;
 
 /* The result of a decode call, and what the call did to the state of the sequences. */
@@ -120,8 +121,8 @@ typedef struct model_ops {
 
     /* Returns the logits after the token at index i of the last batch. Returns NULL if no logits were requested after
      * this token. Also returns NULL if the decode call did not return MODEL_OK. The n_vocab floats are valid until the
-     * next decode call or close. Truncating or clearing a sequence does not change the logits. The caller can modify
-     * the logits in place. */
+     * next decode call or close. Truncating or clearing a sequence does not change the logits, except if `truncate`
+     * removes drafts from recurrent memory. The caller can modify the logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly.
@@ -131,7 +132,11 @@ typedef struct model_ops {
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
     /* Truncates the sequence to its first k tokens, with 0 < k <= position and k >= truncate_floor. Returns false if
-     * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid. */
+     * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid.
+     *
+     * Drafts of the last decode call can be removed whatever the floor is. Recurrent and hybrid memory then goes back
+     * to the state before the call, and computes the call's other tokens again. So this takes the time of a short
+     * decode call, and ends the validity of the logits. */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always

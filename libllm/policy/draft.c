@@ -12,6 +12,9 @@ static const double COST_FIRST = 0.1;
 static const double COST_SHARE = 0.3, RATIO_MAX = 40; /* a larger ratio is an outlier */
 /* how much of a measured ratio is replaced by the assumed one in each step without drafts */
 static const double FORGOTTEN = 1 / 512.0;
+/* a removal computes at most the tokens of the step again. If an outlier counted, no draft would be verified any more,
+ * and no removal be measured */
+static const double REMOVAL_MAX = 2;
 /* With more requests, the rows of the step leave nothing idle that drafts could use. */
 enum { DRAFT_REQUESTS_MAX = 16, PLAIN_EVERY = 32 };
 /* Drafts must promise this much more speed, because the promise is only an estimate. */
@@ -95,6 +98,13 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
     costs->ratio[s] = costs->ratio[s] == 0 ? bounded : costs->ratio[s] + COST_SHARE * (bounded - costs->ratio[s]);
 }
 
+void draft_learn_removal(draft_costs *costs, double us)
+{
+    const double ratio = costs->plain_us > 0 ? us / costs->plain_us : 0;
+    const double bounded = ratio > REMOVAL_MAX ? REMOVAL_MAX : ratio;
+    costs->removal = costs->removal == 0 ? bounded : costs->removal + COST_SHARE * (bounded - costs->removal);
+}
+
 static double ratio_of(const draft_costs *costs, uint32_t s)
 {
     return costs->ratio[s] > 0 ? costs->ratio[s] : assumed_ratio(s);
@@ -121,15 +131,17 @@ typedef struct draft_order {
     uint32_t n;
     uint8_t request[DRAFT_TOKENS_MAX];
     double gain[DRAFT_TOKENS_MAX]; /* probability that the token is right, and all tokens of the draft before it */
+    double loss[DRAFT_TOKENS_MAX]; /* probability that the token is the first wrong one of its draft */
 } draft_order;
 
 /* Repeatedly adds the token that is right with the highest probability among the next tokens of all drafts. */
 static void order_tokens(const draft_candidate *candidates, uint32_t n, uint32_t n_max, draft_order *order,
                          uint32_t *n_drafts)
 {
-    double gain[DRAFT_REQUESTS_MAX];
+    double gain[DRAFT_REQUESTS_MAX], before[DRAFT_REQUESTS_MAX];
     for (uint32_t i = 0; i < n; i++) {
         n_drafts[i] = 0;
+        before[i] = 1;
         gain[i] = candidates[i].n_max > 0 ? draft_rate(candidates[i].rates, candidates[i].n_matched) : 0;
     }
     for (order->n = 0; order->n < n_max; order->n++) {
@@ -142,10 +154,23 @@ static void order_tokens(const draft_candidate *candidates, uint32_t n, uint32_t
         }
         order->request[order->n] = (uint8_t)best;
         order->gain[order->n] = gain[best];
+        order->loss[order->n] = before[best] - gain[best];
+        before[best] = gain[best];
         const draft_candidate *c = &candidates[best];
         const uint32_t k = ++n_drafts[best];
         gain[best] = k < c->n_max ? gain[best] * draft_rate(c->rates, c->n_matched + k) : 0;
     }
+}
+
+/* Returns the expected time of verifying the first k tokens in `order`, divided by the time of a step without drafts.
+ */
+static double cost_of(const draft_order *order, uint32_t k, const draft_costs *costs)
+{
+    double n_removals = 0;
+    for (uint32_t j = 0; j < k; j++) {
+        n_removals += order->loss[j];
+    }
+    return draft_cost(costs, k) + costs->removal * n_removals;
 }
 
 /* Returns how many of the first tokens in `order` give the most tokens per time. */
@@ -155,7 +180,7 @@ static uint32_t best_number(const draft_order *order, uint32_t n, const draft_co
     double best_speed = n * GAIN_MIN, n_tokens = n;
     for (uint32_t k = 1; k <= order->n; k++) {
         n_tokens += order->gain[k - 1];
-        const double speed = n_tokens / draft_cost(costs, k);
+        const double speed = n_tokens / cost_of(order, k, costs);
         if (speed > best_speed) {
             best = k;
             best_speed = speed;
@@ -174,7 +199,7 @@ static bool harms_nobody(const draft_order *order, uint32_t k, uint32_t n, const
     for (uint32_t j = 0; j < k; j++) {
         n_tokens[order->request[j]] += order->gain[j];
     }
-    const double cost = draft_cost(costs, k);
+    const double cost = cost_of(order, k, costs);
     for (uint32_t i = 0; i < n; i++) {
         if (n_tokens[i] < SPEED_MIN * cost) {
             return false;

@@ -2,9 +2,9 @@
  * the logits after it in the same call as the logits after the token before it. If the sampler picks the guessed token,
  * the step has generated one more token. If not, the work for this token and the rest of the draft was in vain.
  *
- * The decision compares expected tokens per time. It needs the probability that a draft token is right, and the time
- * that draft tokens add to a step. Both are measured. The probability is measured also while no draft is verified: the
- * guess is compared with the next token all the same. Pure. */
+ * The decision compares expected tokens per time. It needs the probability that a draft token is right, the time that
+ * draft tokens add to a step, and the time to remove wrong ones. All are measured. The probability is measured also
+ * while no draft is verified: the guess is compared with the next token all the same. Pure. */
 #ifndef LLM_DRAFT_H
 #define LLM_DRAFT_H
 
@@ -35,10 +35,13 @@ typedef struct draft_costs {
     uint32_t n_decoding;       /* number of requests in these steps */
     uint32_t n_since;          /* steps with drafts since the last one without */
     double ratio[DRAFT_SIZES]; /* 0 if not known */
+    double removal;            /* time to remove the rest of a draft, divided by the time of a step without drafts */
 } draft_costs;
 
 /* Learns from a step that only decoded: n_decoding requests with n_drafts draft tokens took `us`. */
 void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts, double us);
+/* Learns that the removal of the rest of a draft, which was wrong, took `us` after the step. */
+void draft_learn_removal(draft_costs *costs, double us);
 /* Returns the expected ratio of a step with n_drafts draft tokens to a step without. */
 double draft_cost(const draft_costs *costs, uint32_t n_drafts);
 

@@ -114,6 +114,29 @@ static void drafts_are_verified_where_they_pay(void)
     CHECK_INT(planned(0.99, 1), 0); /* a draft token costs as much as a step */
 }
 
+/* In memory with recurrent states, a wrong draft costs nearly a step more. */
+static void a_wrong_draft_costs_its_removal(void)
+{
+    const draft_rates good = rates_of(0.97), fair = rates_of(0.5);
+    const draft_candidate likely = {16, 8, &good}, possible = {16, 8, &fair};
+    draft_costs costs = costs_of(1, 0.1);
+    uint32_t n = 0, n_free = 0;
+    draft_plan(&possible, 1, 16, &costs, &n_free);
+    CHECK(n_free > 0);
+    for (int i = 0; i < 20; i++) {
+        draft_learn_removal(&costs, 1000);
+    }
+    draft_plan(&possible, 1, 16, &costs, &n);
+    CHECK_INT(n, 0);
+    draft_plan(&likely, 1, 16, &costs, &n);
+    CHECK(n > 2);
+    for (int i = 0; i < 50; i++) {
+        draft_learn_removal(&costs, 1);
+    }
+    draft_plan(&possible, 1, 16, &costs, &n);
+    CHECK_INT(n, n_free);
+}
+
 /* Without the time of a plain step there is nothing to compare with. */
 static void costs_are_measured_first_and_again(void)
 {
@@ -203,6 +226,7 @@ int main(void)
     RUN(a_text_that_repeats_continues_beyond_its_end);
     RUN(a_draft_always_follows_its_match);
     RUN(drafts_are_verified_where_they_pay);
+    RUN(a_wrong_draft_costs_its_removal);
     RUN(costs_are_measured_first_and_again);
     RUN(an_outlier_is_forgotten);
     RUN(no_request_becomes_slower_for_others);

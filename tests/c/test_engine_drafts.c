@@ -100,6 +100,12 @@ static uint32_t next_prompt(driver *d, driver *plain, const char *session, rando
     return n_kept + n_more;
 }
 
+/* A model with recurrent states verifies drafts only while one request decodes. */
+static bool drafts_alone(const char *name)
+{
+    return strstr(name, "recurrent") != NULL || strstr(name, "hybrid") != NULL || strstr(name, "granite") != NULL;
+}
+
 static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
 {
     static int32_t prompts[N_TOGETHER][N_TOKENS_MAX];
@@ -120,6 +126,9 @@ static void compare(const char *name, uint32_t n_cases, uint32_t right_in_100)
             has_drafts[i] = (call.flags & LLM_GENERATE_NO_DRAFTS) == 0;
             asked[i] = driver_generate(d, &call);
             asked_plain[i] = driver_generate(plain, &call);
+            if (drafts_alone(name) && c % 4 != 1) {
+                driver_wait_all(d);
+            }
         }
         driver_wait_all(d);
         driver_wait_all(plain);
@@ -149,14 +158,18 @@ static void no_answer_changes(void)
     for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
         compare("sim:dense", N_CASES, rights[i]);
         compare("sim:window,window=40", N_CASES, rights[i]);
+        compare("sim:recurrent", N_CASES, rights[i]);
+        compare("sim:hybrid", N_CASES, rights[i]);
     }
 }
 
 /* On real models, equal to the bit where the arithmetic does not depend on batch shapes (LLMD_TEST_EXACT). */
 static void no_answer_of_a_real_model_changes(void)
 {
-    static const char *const files[] = {"tiny-dense.gguf",  "tiny-dense-q8.gguf", "tiny-experts.gguf",
-                                        "tiny-latent.gguf", "tiny-indexed.gguf",  "tiny-window.gguf"};
+    static const char *const files[] = {"tiny-dense.gguf",     "tiny-dense-q8.gguf",     "tiny-experts.gguf",
+                                        "tiny-latent.gguf",    "tiny-indexed.gguf",      "tiny-window.gguf",
+                                        "tiny-recurrent.gguf", "tiny-hybrid.gguf",       "tiny-hybrid-q8.gguf",
+                                        "tiny-granite.gguf",   "tiny-hybrid-window.gguf"};
     const char *models = getenv("LLMD_TEST_MODELS");
     for (size_t i = 0; models != NULL && getenv("LLMD_TEST_EXACT") != NULL && i < sizeof files / sizeof *files; i++) {
         char path[4096];
@@ -202,6 +215,8 @@ static void a_cancelled_answer_leaves_a_valid_branch(void)
 {
     cancel("sim:dense,length=0");
     cancel("sim:window,window=40,length=0");
+    cancel("sim:recurrent,length=0");
+    cancel("sim:hybrid,length=0");
 }
 
 /* If a draft cannot be removed from a sequence, its request ends, and the requests beside it go on. */
@@ -231,17 +246,14 @@ static void a_sequence_that_keeps_a_draft_is_invalid(void)
 }
 
 /* A model whose memory does not keep what is needed behind a removed draft verifies none. */
-static void other_memory_has_none(void)
+static void a_short_window_has_none(void)
 {
-    static const char *const names[] = {"sim:window,window=15", "sim:recurrent", "sim:hybrid"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        driver *d = opened(names[i], true);
-        int32_t prompt[20];
-        make_prompt(prompt, 20, 1);
-        const generate_call call = {.prompt = prompt, .n_prompt = 20, .max_tokens = 100};
-        CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.n_drafted, 0);
-        CHECK_INT(driver_close(d), 0);
-    }
+    driver *d = opened("sim:window,window=15", true);
+    int32_t prompt[20];
+    make_prompt(prompt, 20, 1);
+    const generate_call call = {.prompt = prompt, .n_prompt = 20, .max_tokens = 100};
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.n_drafted, 0);
+    CHECK_INT(driver_close(d), 0);
 }
 
 int main(void)
@@ -250,6 +262,6 @@ int main(void)
     RUN(no_answer_of_a_real_model_changes);
     RUN(a_cancelled_answer_leaves_a_valid_branch);
     RUN(a_sequence_that_keeps_a_draft_is_invalid);
-    RUN(other_memory_has_none);
+    RUN(a_short_window_has_none);
     return CHECK_RESULT();
 }

@@ -178,7 +178,8 @@ static void rage(const char *name, const char *reference, llm_policy policy, uin
     }
     CHECK_INT(n_faults, 0);
     CHECK(idle && varied);
-    CHECK_INT(has_drafts, strstr(name, "dense") != NULL || strstr(name, "window") != NULL);
+    /* recurrent states: only where one request decodes alone, which depends on time */
+    CHECK(has_drafts || (strstr(name, "dense") == NULL && strstr(name, "window") == NULL));
     CHECK_INT(failed, strstr(name, "fail_") != NULL);
 }
 

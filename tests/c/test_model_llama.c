@@ -129,7 +129,7 @@ static void test_sequences_do_not_meet(void)
     int32_t tokens[] = {text_token(1, 100), text_token(2, 200)}, positions[] = {100, 200};
     uint16_t seqs[] = {0, 1};
     uint8_t outputs[] = {1, 1};
-    model_batch b = {2, tokens, positions, seqs, outputs, NULL, NULL};
+    model_batch b = {2, tokens, positions, seqs, outputs, NULL, NULL, 0};
     CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
     for (uint32_t i = 0; i < 2; i++) {
         check_same(m->ops->logits(m, i), alone[i], m->info.n_vocab);
@@ -164,7 +164,7 @@ static void test_a_sequence_may_have_several_outputs(void)
         seqs[i] = i > 0;
         outputs[i] = 1;
     }
-    model_batch b = {n + 1, tokens, positions, seqs, outputs, NULL, NULL};
+    model_batch b = {n + 1, tokens, positions, seqs, outputs, NULL, NULL, 0};
     CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
     float *together[N_MAX];
     for (uint32_t i = 0; i < n; i++) {
@@ -252,7 +252,7 @@ static void test_invalid_batches_change_nothing(void)
         {3, {5, 5, 5}, {20, 0, 21}, {0, 1, 0}, {0, 0, 1}}, /* not consecutive */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        model_batch b = {bad[i].n, bad[i].tokens, bad[i].positions, bad[i].seqs, bad[i].outputs, NULL, NULL};
+        model_batch b = {bad[i].n, bad[i].tokens, bad[i].positions, bad[i].seqs, bad[i].outputs, NULL, NULL, 0};
         CHECK_INT(m->ops->decode(m, &b), MODEL_INVALID);
         CHECK(m->ops->logits(m, 0) == NULL);
     }
@@ -262,7 +262,7 @@ static void test_invalid_batches_change_nothing(void)
     for (int i = 0; i < 2048; i++) {
         positions[i] = 20 + i;
     }
-    model_batch large = {m->info.n_batch + 1, tokens, positions, seqs, outputs, NULL, NULL};
+    model_batch large = {m->info.n_batch + 1, tokens, positions, seqs, outputs, NULL, NULL, 0};
     CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would end the process */
     large.n = m->info.n_outputs_max + 1;
     memset(outputs, 1, large.n);

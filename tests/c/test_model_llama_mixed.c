@@ -206,6 +206,35 @@ static void test_a_call_that_fails_harms_nobody_else(void)
     alone->ops->close(alone);
 }
 
+/* Recurrent states: the removal of drafts computes, which can fail. Other sequences are invalid then where any failure
+ * invalidates them. That is reported by the next call, and nothing is saved before. */
+static void test_a_removal_of_drafts_that_fails_is_reported(void)
+{
+    model *m = opened_long();
+    CHECK(m != NULL);
+    CHECK_INT(feed(m, 0, 1, 0, 60, N_BATCH), MODEL_OK);
+    CHECK_INT(feed(m, 1, 1, 0, 60, N_BATCH), MODEL_OK);
+    mixed c;
+    mixed_begin(&c);
+    mixed_add(&c, m, 0, 4);
+    c.batch.n_drafts = 3;
+    CHECK_INT(m->ops->decode(m, &c.batch), MODEL_OK);
+    next_fails = true;
+    const bool is_removed = m->ops->truncate(m, 0, 62);
+    const bool is_made = !next_fails;
+    next_fails = false;
+    CHECK_INT(is_removed, !is_made);
+    const bool has_failed = is_made && !mixes_calls(m);
+    const size_t n_bytes = m->ops->state_bytes(m, 1, MODEL_STATE_FULL);
+    void *bytes = malloc(n_bytes);
+    CHECK_INT(m->ops->state_save(m, 1, MODEL_STATE_FULL, bytes, n_bytes), has_failed ? 0 : n_bytes);
+    CHECK_INT(feed(m, 1, 1, 60, 70, N_BATCH), has_failed ? MODEL_FAILED_ALL : MODEL_OK);
+    m->ops->clear(m, 1);
+    CHECK_INT(feed(m, 1, 1, 0, 60, N_BATCH), MODEL_OK);
+    free(bytes);
+    m->ops->close(m);
+}
+
 static bool count_down(void *left)
 {
     uint32_t *n = left;
@@ -403,6 +432,7 @@ static void test_model(void)
     RUN(test_a_call_is_one_pass_or_says_that_it_is_not);
     RUN(test_a_call_that_fails_harms_nobody_else);
     RUN(test_a_call_that_fails_harms_no_copy);
+    RUN(test_a_removal_of_drafts_that_fails_is_reported);
     RUN(test_copies_go_on_beside_what_they_were_copied_from);
     RUN(test_a_call_that_is_given_up_changes_nothing);
     RUN(test_a_call_that_is_given_up_at_the_end_of_a_window);

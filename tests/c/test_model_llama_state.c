@@ -215,7 +215,12 @@ static void draft(model *m, uint32_t n_seq, uint32_t k, uint32_t n_right)
         seqs[i] = (uint16_t)(i / N);
     }
     outputs[0] = 1;
-    const model_batch b = {.n = n_seq * N, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs};
+    const model_batch b = {.n = n_seq * N,
+                           .tokens = tokens,
+                           .positions = positions,
+                           .seqs = seqs,
+                           .outputs = outputs,
+                           .n_drafts = n_seq * (N - 1)};
     CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
     for (uint32_t s = 0; s < n_seq; s++) {
         CHECK(m->ops->truncate(m, (uint16_t)s, k + 1 + n_right));

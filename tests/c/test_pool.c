@@ -108,7 +108,7 @@ static model_result read_more(model *m, texts *t, const uint16_t *seqs, uint32_t
         outputs[n - 1] = 1;
         ends[i] = n;
     }
-    const model_batch batch = {n, tokens, positions, of, outputs, NULL, NULL};
+    const model_batch batch = {n, tokens, positions, of, outputs, NULL, NULL, 0};
     return m->ops->decode(m, &batch);
 }
 

@@ -101,7 +101,7 @@ static inline model_result feed_tokens(model *m, uint16_t seq, const int32_t *to
         seqs[i] = seq;
     }
     outputs[n - 1] = 1;
-    model_batch b = {n, tokens, positions, seqs, outputs, NULL, NULL};
+    model_batch b = {n, tokens, positions, seqs, outputs, NULL, NULL, 0};
     return m->ops->decode(m, &b);
 }
 

@@ -66,13 +66,22 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
            "choose a model of another architecture, or serve this one with llama.cpp's llama-server";
 }
 
-/* A step overwrites a cell of a sliding window only if no token of the step attends to it. A token that follows after
- * the drafts are removed stands behind the step's first token, so it attends to no overwritten cell either. In Llama 4,
- * a window begins anew every 8,192 tokens. There op_truncate_floor is too cautious: behind such a position it refuses
- * to remove drafts. */
-bool model_llama_takes_drafts(llm_memory memory, const char *architecture)
+/* Attention: a step overwrites a cell of a sliding window only if no token of the step attends to it. A token that
+ * follows after the drafts are removed stands behind the step's first token, so it attends to no overwritten cell
+ * either. In Llama 4, a window begins anew every 8,192 tokens. There op_truncate_floor is too cautious: behind such a
+ * position it refuses to remove drafts.
+ *
+ * Recurrent states: op_truncate computes tokens again, which changes the logits of the call. So the call must have one
+ * sequence only. */
+uint32_t model_llama_n_drafting(llm_memory memory, const char *architecture, uint32_t n_seq)
 {
-    return memory == LLM_MEMORY_DENSE || (memory == LLM_MEMORY_WINDOW && strcmp(architecture, "llama4") != 0);
+    switch (memory) {
+    case LLM_MEMORY_DENSE: return n_seq;
+    case LLM_MEMORY_WINDOW: return strcmp(architecture, "llama4") == 0 ? 0 : n_seq;
+    case LLM_MEMORY_RECURRENT:
+    case LLM_MEMORY_HYBRID: return 1;
+    default: return 0;
+    }
 }
 
 bool model_llama_splits_calls(const char *architecture)

@@ -19,7 +19,7 @@ bool step(model_llama *m)
     const int32_t token = any_token(m->vocab), position = 0;
     const uint16_t seq = 0;
     const uint8_t output = 1;
-    const model_batch batch = {1, &token, &position, &seq, &output, nullptr, nullptr};
+    const model_batch batch = {1, &token, &position, &seq, &output, nullptr, nullptr, 0};
     const bool is_made = m->ops->decode(m, &batch) == MODEL_OK && m->ops->logits(m, 0) != nullptr;
     m->ops->clear(m, 0);
     return is_made;

@@ -61,7 +61,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
         }
         m->ends[seq]++;
     }
-    return true;
+    return b->n_drafts == 0 || m->touched.size() <= m->info.n_drafting;
 }
 
 /* Returns how many of `used` bytes are counted twice, because sequences refer to the same memory. */
@@ -152,14 +152,38 @@ int32_t decoded(model_llama *m, const model_batch *b)
     }
 }
 
+/* Saves the state to which op_truncate goes back if it removes drafts. Returns false if memory is short. */
+bool save_before_drafts(model_llama *m, const model_batch *b)
+{
+    model_llama_before_drafts *before = &m->before_drafts;
+    before->n_bytes = 0;
+    if (b->n_drafts == 0 || !m->is_stateful()) {
+        return true;
+    }
+    before->seq = m->touched[0];
+    before->position = m->positions[before->seq];
+    const size_t n_bytes = model_llama_state_bytes(m, before->seq, MODEL_STATE_CHECKPOINT);
+    try {
+        before->state.resize(std::max(n_bytes, before->state.size()));
+    } catch (const std::bad_alloc &) {
+        return false;
+    }
+    before->n_bytes = model_llama_state_save(m, before->seq, MODEL_STATE_CHECKPOINT, before->state.data(), n_bytes);
+    return before->n_bytes > 0;
+}
+
 model_result op_decode(model *base, const model_batch *b)
 {
     model_llama *m = self(base);
     m->n_output_flags = 0;
+    if (m->has_failed) {
+        m->has_failed = false;
+        return MODEL_FAILED_ALL;
+    }
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
-    if (!is_paid_for(m)) {
+    if (!is_paid_for(m) || !save_before_drafts(m, b)) {
         return MODEL_NO_CELLS;
     }
     model_llama_undo before(m, b);
@@ -227,14 +251,48 @@ uint32_t op_truncate_floor(const model *base, uint16_t seq)
     return std::min(position, static_cast<uint32_t>(oldest) + m->info.n_window);
 }
 
+/* Removes drafts from a sequence with recurrent states. The state before the call is loaded, and the call's tokens up
+ * to position k are computed again. */
+bool remove_drafts(model_llama *m, uint16_t seq, uint32_t k)
+{
+    const model_llama_before_drafts &before = m->before_drafts;
+    constexpr uint32_t most = MODEL_OUTPUTS_BESIDE + 1;
+    if (before.n_bytes == 0 || before.seq != seq || k <= before.position || k - before.position > most) {
+        return false;
+    }
+    const uint32_t n = k - before.position;
+    int32_t tokens[most], positions[most];
+    uint16_t seqs[most];
+    const uint8_t outputs[most] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = m->tokens[i];
+        positions[i] = static_cast<int32_t>(before.position + i);
+        seqs[i] = seq;
+    }
+    const model_batch again = {n, tokens, positions, seqs, outputs, nullptr, nullptr, 0};
+    if (model_llama_state_load(m, seq, MODEL_STATE_CHECKPOINT, before.position, before.state.data(), before.n_bytes) !=
+        MODEL_OK) {
+        return false;
+    }
+    const model_result result = op_decode(m, &again);
+    m->has_failed = result == MODEL_FAILED_ALL;
+    return result == MODEL_OK;
+}
+
 bool op_truncate(model *base, uint16_t seq, uint32_t k)
 {
     model_llama *m = self(base);
-    if (!m->has(seq) || k == 0 || k > m->positions[seq] || k < op_truncate_floor(base, seq)) {
+    if (!m->has(seq) || k == 0 || k > m->positions[seq]) {
         return false;
     }
     if (k == m->positions[seq]) {
         return true;
+    }
+    if (m->is_stateful()) {
+        return remove_drafts(m, seq, k);
+    }
+    if (k < op_truncate_floor(base, seq)) {
+        return false;
     }
     try {
         if (!llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1) ||
@@ -265,6 +323,7 @@ void op_clear(model *base, uint16_t seq)
                      * finished() reports the sequence's next step as failed */
     }
     m->positions[seq] = 0;
+    m->before_drafts.n_bytes = 0;
     shared_prefixes_truncate(&m->shared, seq, 0);
 }
 

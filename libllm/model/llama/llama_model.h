@@ -183,6 +183,14 @@ class model_llama_undo {
     size_t n_bytes = 0;
 };
 
+/* The state of a sequence with recurrent states before a decode call that contains drafts. */
+struct model_llama_before_drafts {
+    std::vector<uint8_t> state; /* as long as the largest state so far */
+    size_t n_bytes = 0;         /* 0 if the last call contained no drafts, or if its sequence has changed since */
+    uint16_t seq = 0;
+    uint32_t position = 0;
+};
+
 /* A model that llama.cpp runs. Owned by the thread that opens the model. Only one thread can use its sequences
  * (model.h). */
 struct model_llama final : model {
@@ -217,6 +225,8 @@ struct model_llama final : model {
     std::vector<uint16_t> touched;    /* sequences of the batch, each once */
     std::vector<uint32_t> ends;       /* position of each sequence after the batch; valid for sequences in `touched` */
     std::vector<uint8_t> is_touched;
+    model_llama_before_drafts before_drafts;
+    bool has_failed = false; /* op_truncate has made every sequence invalid. The next decode call reports this */
     const model_batch *running = nullptr; /* the batch of the current call, if the call can be stopped */
 
     bool is_stateful() const /* returns whether some layers have a recurrent state instead of one cell per token */
@@ -287,8 +297,8 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
  * tokens from each sequence. So a call with different numbers of tokens takes several passes. */
 bool model_llama_splits_calls(const char *architecture);
 
-/* Returns whether drafts can be removed from the memory of models of this architecture (model_info.n_drafting). */
-bool model_llama_takes_drafts(llm_memory memory, const char *architecture);
+/* Returns model_info.n_drafting. */
+uint32_t model_llama_n_drafting(llm_memory memory, const char *architecture, uint32_t n_seq);
 
 /* ---- metadata.cpp ------------------------------------------------------------------------------------------------ */
 

@@ -212,7 +212,7 @@ void fill_info(model_llama *m, const model_options &o)
                       : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
                                                             : MODEL_CHECKPOINT_ATTACHED;
     info.n_drafting =
-        model_llama_takes_drafts(info.memory, model_llama_metadata(m, "general.architecture").c_str()) ? info.n_seq : 0;
+        model_llama_n_drafting(info.memory, model_llama_metadata(m, "general.architecture").c_str(), o.n_seq);
     info.n_params = llama_model_n_params(m->weights);
     info.model_bytes = llama_model_size(m->weights);
     info.sampling_default = model_llama_sampling_default(m);

@@ -93,7 +93,8 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
     model_llama *m = self(base);
     /* Without a block table, llama.cpp copies between separate streams only in the next step. The copy would then
      * overwrite a state that has been loaded into dst meanwhile. */
-    if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
+    if (m->has_failed || !m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst ||
+        m->positions[dst] != 0) {
         return false;
     }
     try {
@@ -128,7 +129,7 @@ size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, 
 {
     model_llama *m = self(base);
     blob_head head = {{MARK[0], MARK[1], MARK[2], MARK[3]}, static_cast<uint32_t>(kind), 0};
-    if (!m->has(seq) || n_bytes <= sizeof head) {
+    if (m->has_failed || !m->has(seq) || n_bytes <= sizeof head) {
         return 0;
     }
     try {
@@ -153,6 +154,7 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
     if (!m->has(seq)) {
         return MODEL_INVALID;
     }
+    m->before_drafts.n_bytes = 0;
     try {
         const uint8_t *state = contents(kind, bytes, n_bytes);
         if (kind == MODEL_STATE_FULL) {

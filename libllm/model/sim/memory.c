@@ -15,6 +15,11 @@ static bool is_hybrid(const sim_model *m)
     return m->options.memory == LLM_MEMORY_HYBRID;
 }
 
+static bool is_stateful(const sim_model *m)
+{
+    return is_hybrid(m) || m->options.memory == LLM_MEMORY_RECURRENT;
+}
+
 static void sequence_clear(sim_model *m, sim_sequence *s)
 {
     s->position = 0;
@@ -133,6 +138,7 @@ void sim_clear(model *base, uint16_t seq)
     sim_model *m = sim_of(base);
     sequence_clear(m, sequence_at(m, seq));
     shared_prefixes_truncate(&m->shared, seq, 0);
+    m->n_after_call = 0;
 }
 
 uint32_t sim_position(const model *base, uint16_t seq)
@@ -150,11 +156,45 @@ uint32_t sim_truncate_floor(const model *base, uint16_t seq)
     return floor > 0 ? floor : 1;
 }
 
+static void forget_logits(sim_model *m)
+{
+    m->n_rows = 0;
+    for (uint32_t i = 0; i < m->base.info.n_batch; i++) {
+        m->row_of[i] = -1;
+    }
+}
+
+/* Whether the last call has added the tokens after the first k as drafts to a recurrent or hybrid sequence. */
+static bool can_remove_drafts(const sim_model *m, uint16_t seq, uint32_t k)
+{
+    return m->n_after_call > 0 && m->drafted_seq == seq && k < m->sequences[seq].position &&
+           m->sequences[seq].position - k < m->n_after_call;
+}
+
+static void remove_drafts(sim_model *m, sim_sequence *s, uint32_t k)
+{
+    const sim_state state = m->after_call[m->n_after_call - 1 - (s->position - k)];
+    s->position = k;
+    if (is_hybrid(m)) {
+        s->recurrent = state;
+    } else {
+        *sim_kept_at(m, s, k) = state;
+        s->oldest = k;
+    }
+    m->n_after_call = 0;
+    forget_logits(m);
+}
+
 bool sim_truncate(model *base, uint16_t seq, uint32_t k)
 {
     sim_model *m = sim_of(base);
     sim_sequence *s = sequence_at(m, seq);
     assert(k > 0 && k <= s->position);
+    if (can_remove_drafts(m, seq, k)) {
+        shared_prefixes_truncate(&m->shared, seq, k);
+        remove_drafts(m, s, k);
+        return true;
+    }
     bool is_exact = k >= sim_truncate_floor(base, seq);
     shared_prefixes_truncate(&m->shared, seq, k);
     s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
@@ -319,6 +359,10 @@ static void step(sim_model *m, const model_batch *b)
     for (uint32_t i = 0; i < b->n; i++) {
         sim_sequence *s = &m->sequences[b->seqs[i]];
         sequence_consume(m, s, b->tokens[i]);
+        if (b->n_drafts > 0 && is_stateful(m)) {
+            m->drafted_seq = b->seqs[i];
+            m->after_call[m->n_after_call++] = is_hybrid(m) ? s->recurrent : *sim_kept_at(m, s, s->position);
+        }
         if (b->outputs[i] != 0) {
             sim_state state = sequence_state(m, s);
             m->row_of[i] = (int32_t)m->n_rows;
@@ -343,14 +387,13 @@ model_result sim_decode(model *base, const model_batch *b)
     sim_model *m = sim_of(base);
     struct timespec deadline = deadline_of(m, b);
     m->n_calls++;
-    m->n_rows = 0;
-    for (uint32_t i = 0; i < base->info.n_batch; i++) {
-        m->row_of[i] = -1;
-    }
+    m->n_after_call = 0;
+    forget_logits(m);
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
     assert(b->stop == NULL || n_sequences(b) <= base->info.n_stoppable);
+    assert(b->n_drafts == 0 || n_sequences(b) <= base->info.n_drafting);
     bool fails = fault_is_due(m);
     model_result result = MODEL_OK;
     if (!take_time(m, b, &deadline)) {

@@ -190,6 +190,7 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
     sim_model *m = sim_of(base);
     sim_sequence *s = &m->sequences[seq];
     saved_head h;
+    m->n_after_call = 0;
     if (!head_read(m, kind, k, bytes, n_bytes, &h)) {
         sim_clear(base, seq);
         return MODEL_INVALID;

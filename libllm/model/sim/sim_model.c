@@ -174,9 +174,14 @@ static void identity_fill(const sim_model *m, const model_options *options, mode
 }
 
 /* A window keeps the states after its tokens only, so that a draft must be shorter. */
-static bool takes_drafts(const sim_options *o)
+static uint32_t n_drafting_of(const sim_options *o, uint32_t n_seq)
 {
-    return o->memory == LLM_MEMORY_DENSE || (o->memory == LLM_MEMORY_WINDOW && o->window >= MODEL_OUTPUTS_BESIDE);
+    switch (o->memory) {
+    case LLM_MEMORY_NONE: return 0;
+    case LLM_MEMORY_DENSE: return n_seq;
+    case LLM_MEMORY_WINDOW: return o->window >= MODEL_OUTPUTS_BESIDE ? n_seq : 0;
+    default: return 1;
+    }
 }
 
 static void info_fill(sim_model *m, const model_options *options)
@@ -198,7 +203,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .checkpoint = checkpoint_of(o->memory),
                          .shares_cells = !options->exact && o->window_cells == 0,
                          .mixed_calls = attends_only,
-                         .n_drafting = takes_drafts(o) ? options->n_seq : 0,
+                         .n_drafting = n_drafting_of(o, options->n_seq),
                          .n_stoppable = attends_only ? options->n_seq : 1,
                          .n_threads = 1,
                          .token_bytes_max = sim_token_bytes_max(),
