@@ -33,6 +33,7 @@ usage: ./build.sh VERB [arguments]
   test [pytest arguments]  set up everything, then run the C tests and the Python tests
   test-vulkan              run the tests of model memory with all layers on a software GPU (Mesa's lavapipe)
   test-processors          run the tests that warm equals cold to the bit, built for AVX2, AVX-512 and AVX-512 VNNI
+  test-aarch64 [test...]   run the C tests, built for aarch64, in an emulator (takes hours without a test's name)
   test-lowest              run the Python tests with the lowest versions of packages that setup.cfg allows
   check                    ruff, mypy --strict, clang-format, shellcheck (where installed), structure tests
   format                   let ruff and clang-format rewrite the sources in place
@@ -528,6 +529,27 @@ verb_test_processors() {
     done
 }
 
+# The C tests for another architecture, with Debian's cross compiler and its libraries. No Python there: the daemon itself is
+# what test-wheel tries.
+verb_test_aarch64() {
+    local emulator=(qemu-aarch64-static -cpu max -L /usr/aarch64-linux-gnu) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ only=() name
+    { command -v "$CC" && command -v "$CXX" && command -v "${emulator[0]}"; } >/dev/null ||
+        die "test-aarch64 needs a compiler and an emulator; install them with: apt-get install g++-aarch64-linux-gnu qemu-user-static"
+    for name; do only+=(--only "$name"); done
+    locked prepare_aarch64 "${*:-$(cd "$ROOT/tests/c" && basename -s .c test_*.c | tr '\n' ' ')}"
+    C_TEST_SECONDS=3600 run_c_tests "$BUILD/native-aarch64" "${only[@]}" "${emulator[@]}"
+}
+
+# prepare_aarch64 PROGRAMS: the programs are one word for native_build.
+prepare_aarch64() {
+    setup_environment test
+    setup_models
+    # When cmake builds for another architecture, it does not look for Python's headers.
+    # shellcheck disable=SC2046  # options
+    LLMD_BACKEND=cpu native_build native-aarch64 native-aarch64 "$1" $(wheel_flags aarch64) \
+        "-DPython_INCLUDE_DIR=$("$PYTHON_ENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+}
+
 prepare_processors() {
     local processor
     setup_environment test
@@ -794,7 +816,7 @@ main() {
     llama_features_check
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-processors | test-lowest | test-clients | test-page | test-routers | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-processors | test-aarch64 | test-lowest | test-clients | test-page | test-routers | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | test-wheel | deb | test-deb | test-image | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

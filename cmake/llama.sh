@@ -77,6 +77,10 @@ llama_features_check() {
 }
 
 llama_processor_flags() {
+    if [ "$1" = aarch64 ]; then # the instructions that products of bytes need; test-aarch64 builds for it
+        echo "$(wheel_flags aarch64) -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16"
+        return
+    fi
     echo "-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
     case $1 in avxvnni) echo "-DGGML_AVX_VNNI=ON" ;; esac
     case $1 in avx512 | vnni) echo "-DGGML_AVX512=ON" ;; esac

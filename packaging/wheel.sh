@@ -171,7 +171,7 @@ wheel_install() {
 # Another architecture's Python out of Debian's packages, for an emulator; pip of this machine installs for it.
 wheel_install_foreign() {
     local architecture=$1 wheel=$2 work=$3 version
-    command -v "qemu-$architecture-static" mmdebstrap || die "install: apt-get install qemu-user-static mmdebstrap"
+    { command -v "qemu-$architecture-static" && command -v mmdebstrap; } || die "install: apt-get install qemu-user-static mmdebstrap"
     mmdebstrap --arch="$(deb_architecture "$architecture")" --variant=extract --include=python3,libgcc-s1 \
         "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$folder/debian"
     version=$(basename "$(readlink "$folder/debian/usr/bin/python3")")
