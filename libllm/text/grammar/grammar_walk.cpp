@@ -178,7 +178,9 @@ void grammar_walk::find_ways(place from)
     std::vector<uint32_t> lows = {0, ASCII};
     for (const uint32_t id : places[from].stacks) {
         const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
-        for (uint32_t i = 0; e != nullptr && e->is == grammar_element::CHARACTER && i < e->n; i++) {
+        const uint32_t n = e != nullptr && e->is == grammar_element::CHARACTER ? e->n : 0;
+        spend(1 + 2 * uint64_t{n});
+        for (uint32_t i = 0; i < n; i++) {
             const grammar_range &r = rules.ranges[e->value + i];
             lows.push_back(r.low);
             if (r.high < CHARACTER_MAX) {
@@ -186,7 +188,6 @@ void grammar_walk::find_ways(place from)
             }
         }
     }
-    spend(lows.size());
     std::sort(lows.begin(), lows.end());
     lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
     n_ways += lows.size();
