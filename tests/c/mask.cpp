@@ -1,8 +1,24 @@
 #include "mask.h"
 
+#include <new>
 #include <string>
 
 #include "text/grammar/grammar_walk.h"
+
+/* `operator new`. test_mask is linked with --wrap=_Znwm. */
+extern "C" void *__real__Znwm(size_t n_bytes);
+extern "C" void *__wrap__Znwm(size_t n_bytes);
+
+static uint32_t n_allocations_left = UINT32_MAX;
+
+void *__wrap__Znwm(size_t n_bytes)
+{
+    if (n_allocations_left == 0) {
+        throw std::bad_alloc();
+    }
+    n_allocations_left -= n_allocations_left != UINT32_MAX;
+    return __real__Znwm(n_bytes);
+}
 
 struct mask {
     const model *m;
@@ -56,4 +72,17 @@ size_t mask_guess(mask *k, char *out, size_t n_out)
 {
     const std::string text = k->walk.guess(n_out);
     return text.copy(out, n_out);
+}
+
+bool mask_guess_within(mask *k, uint32_t n_allocations)
+{
+    bool is_enough = true;
+    n_allocations_left = n_allocations;
+    try {
+        k->walk.guess(16);
+    } catch (const std::bad_alloc &) {
+        is_enough = false;
+    }
+    n_allocations_left = UINT32_MAX;
+    return is_enough;
 }

@@ -60,18 +60,22 @@ void grammar_walk::spend(uint64_t n)
 
 /* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once. So two
  * derivations that arrive at the same stack continue as one stack. Otherwise the number of stacks of an ambiguous
- * grammar could double with every character. */
+ * grammar could double with every character. A walk goes on after a guess that ran out of memory. So the table gets the
+ * number last, and `seen` never has fewer elements than `stacks`. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
-    const auto [found, is_new] = stack_of.try_emplace(pair_of(element, below), static_cast<uint32_t>(stacks.size()));
-    if (is_new) {
-        if (stacks.size() >= STACKS_MAX) {
-            throw grammar_fault("the grammar takes too much memory: it nests too deep");
-        }
-        stacks.push_back({element, below});
-        seen.push_back(0);
+    const auto found = stack_of.find(pair_of(element, below));
+    if (found != stack_of.end()) {
+        return found->second;
     }
-    return found->second;
+    if (stacks.size() >= STACKS_MAX) {
+        throw grammar_fault("the grammar takes too much memory: it nests too deep");
+    }
+    const uint32_t made = static_cast<uint32_t>(stacks.size());
+    seen.resize(stacks.size() + 1, 0);
+    stacks.push_back({element, below});
+    stack_of.emplace(pair_of(element, below), made);
+    return made;
 }
 
 /* Returns the stack that remains after the top element has been matched. If that element was the last of its
@@ -190,12 +194,14 @@ void grammar_walk::find_ways(place from)
     }
     std::sort(lows.begin(), lows.end());
     lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
-    n_ways += lows.size();
-    place_data &p = places[from];
-    p.ascii.assign(ASCII, UNKNOWN);
+    std::vector<place> ascii(ASCII, UNKNOWN);
+    std::vector<way> ways;
     for (const uint32_t low : lows) {
-        p.ways.push_back({low, UNKNOWN});
+        ways.push_back({low, UNKNOWN});
     }
+    n_ways += ways.size();
+    places[from].ascii = std::move(ascii);
+    places[from].ways = std::move(ways);
 }
 
 /* Returns the place (set of stacks) to which the way `number` leads. A way is a range of the characters that can follow
