@@ -288,7 +288,7 @@ grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t 
     if (i < n_bytes || n_bytes == 0 || !may_go_on(p)) {
         p = {NONE, {}};
     }
-    if (now.begun.n_missing > 0 || token < 0) {
+    if (!has_named || now.begun.n_missing > 0 || token < 0) {
         return p;
     }
     std::vector<uint32_t> todo, found;
