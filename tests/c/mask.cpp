@@ -65,7 +65,9 @@ bool mask_allows(mask *k, int32_t token)
 bool mask_accept(mask *k, int32_t token)
 {
     const std::string text = k->text_of(token);
-    return k->walk.accept(token, text.data(), text.size());
+    const bool is_allowed = k->walk.accept(token, text.data(), text.size());
+    k->walk.forget();
+    return is_allowed;
 }
 
 size_t mask_guess(mask *k, char *out, size_t n_out)

@@ -186,6 +186,26 @@ static void a_quick_pick_is_the_same(void)
     CHECK_INT(n_quick[4], 0);                 /* a grammar that names tokens */
 }
 
+/* A walk that has become large is freed where no other request waits. */
+static void a_thread_frees_a_large_walk(void)
+{
+    sampler *s = constrained("{\"grammar\":\"root ::= \\\"(\\\" root \\\")\\\" | \\\"x\\\"\"}", 1, 0);
+    uint32_t n_slow = 0;
+    for (uint32_t i = 0; i < 20000; i++) {
+        float logits[N] = {['('] = 90};
+        int status = LLM_OK;
+        int32_t token = -1;
+        if (!sampler_next_quick(s, logits, &status, &token)) {
+            n_slow += i > 0;
+            status = sampler_next(s, logits, &token);
+            CHECK(!sampler_is_slow(s));
+        }
+        CHECK(status == LLM_OK && token == '(');
+    }
+    CHECK(n_slow > 0 && n_slow < 10);
+    sampler_close(s);
+}
+
 int main(void)
 {
     char error[200];
@@ -196,6 +216,7 @@ int main(void)
     RUN(the_one_way_on_is_guessed);
     RUN(nothing_is_guessed_without_a_grammar);
     RUN(a_quick_pick_is_the_same);
+    RUN(a_thread_frees_a_large_walk);
     sim->ops->close(sim);
     return CHECK_RESULT();
 }

@@ -191,6 +191,7 @@ bool constraint::holds()
             if (walk && !walk->accept(p.token, p.text.data(), p.text.size())) {
                 walk.reset();
             }
+            forget();
         }
         is_waiting = !walk;
         triggers.forget();

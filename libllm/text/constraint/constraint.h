@@ -38,7 +38,15 @@ class constraint {
     /* Returns whether the next pick can take long even after be_quick. */
     bool is_slow() const
     {
-        return !begun.empty() || (is_waiting && triggers.has_patterns()) || (walk && walk->names_tokens());
+        return !begun.empty() || (is_waiting && triggers.has_patterns()) ||
+               (walk && (walk->names_tokens() || walk->is_full()));
+    }
+    /* Frees memory of earlier steps that has become large. Can take milliseconds. */
+    void forget()
+    {
+        if (walk) {
+            walk->forget();
+        }
     }
     /* Limits the time of later calls, see grammar_walk.h. A call that exceeds the limit throws grammar_fault and changes
      * nothing. */

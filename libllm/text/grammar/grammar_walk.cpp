@@ -326,10 +326,19 @@ bool grammar_walk::accept(int32_t token, const char *text, size_t n_bytes)
         learn_blanks(text, n_bytes);
         now = next;
     }
-    if (stacks.size() > STACKS_KEPT || places.size() > PLACES_KEPT || n_ways > WAYS_KEPT) {
+    return now.at != NONE;
+}
+
+bool grammar_walk::is_full() const
+{
+    return stacks.size() > STACKS_KEPT || places.size() > PLACES_KEPT || n_ways > WAYS_KEPT;
+}
+
+void grammar_walk::forget()
+{
+    if (is_full()) {
         forget_others();
     }
-    return now.at != NONE;
 }
 
 bool grammar_walk::is_complete() const

@@ -26,8 +26,8 @@
  *
  * A client can send a grammar that is designed to be slow. For example, ambiguous rules multiply the stacks. If one
  * call examines more than STEP_WORK_MAX stacks, or if there are more than STACKS_MAX stacks, grammar_fault ends the
- * request. Earlier stacks, places and ways are kept only to make later steps faster. forget_others drops them if there
- * are more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways.
+ * request. Earlier stacks, places and ways are kept only to make later steps faster. `forget` drops them if there are
+ * more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways.
  *
  * A caller for which other requests wait calls be_quick. Then a call ends with grammar_fault after a small part of this
  * work, and the walk stays as it is. The caller repeats the call without this limit in a thread for which no request
@@ -56,6 +56,11 @@ class grammar_walk {
      * does not allow the token or text, returns false, and the walk cannot be continued. */
     bool accept(int32_t token, const char *text, size_t n_bytes);
     bool allows(int32_t token, const char *text, size_t n_bytes);
+
+    /* `forget` frees the memory of earlier steps if `is_full` returns true, that is, if it is large. This can take
+     * milliseconds, so it is not a part of `accept`. */
+    bool is_full() const;
+    void forget();
 
     /* Returns whether the answer can end here. */
     bool is_complete() const;

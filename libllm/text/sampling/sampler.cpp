@@ -535,8 +535,9 @@ static int accept_picked(sampler *s, int32_t token)
 
 int sampler_next(sampler *s, float *logits, int32_t *token)
 {
-    const int status = sampler_pick(s, logits, token);
-    return status == LLM_OK ? accept_picked(s, *token) : status;
+    int status = sampler_pick(s, logits, token);
+    status = status == LLM_OK ? accept_picked(s, *token) : status;
+    return status == LLM_OK && s->form != nullptr ? guarded([&] { s->form->forget(); }) : status;
 }
 
 static void be_quick(sampler *s, bool is_quick)
