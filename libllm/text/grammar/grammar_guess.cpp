@@ -60,15 +60,15 @@ void grammar_walk::learn_blanks(const char *text, size_t n_bytes)
 }
 
 /* Adds the blank that is guessed to come next. Returns false if none is, or if the grammar does not allow it. */
-bool grammar_walk::add_blank(std::string &out, place &at, blank_style &written, way_on next)
+bool grammar_walk::add_blank(std::string &out, place &at, blank_style::position &written, way_on next)
 {
-    const char blank = next.has_blanks ? written.next_blank(next.character) : '\0';
+    const char blank = next.has_blanks ? style.next_blank(written, next.character) : '\0';
     const place to = blank != '\0' ? step(at, static_cast<uint8_t>(blank)) : NONE;
     if (to == NONE) {
         return false;
     }
     out += blank;
-    written.add(static_cast<uint8_t>(blank), true);
+    written.advance(static_cast<uint8_t>(blank), true);
     at = to;
     return true;
 }
@@ -81,7 +81,7 @@ std::string grammar_walk::guess(size_t n_bytes_max)
         return out;
     }
     place at = now.at;
-    blank_style written = style;
+    blank_style::position written = style.at_end();
     while (out.size() < n_bytes_max) {
         const way_on next = way_on_from(at);
         if (next.character == NONE) {
@@ -89,7 +89,7 @@ std::string grammar_walk::guess(size_t n_bytes_max)
         }
         if (!add_blank(out, at, written, next)) {
             out += utf8_of(next.character);
-            written.add(next.character, false);
+            written.advance(next.character, false);
             at = step(at, next.character);
         }
     }

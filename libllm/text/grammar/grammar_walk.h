@@ -177,7 +177,7 @@ class grammar_walk {
     way_on find_way_on(place from);
     way_on way_on_from(place from);
     void learn_blanks(const char *text, size_t n_bytes);
-    bool add_blank(std::string &out, place &at, blank_style &written, way_on next);
+    bool add_blank(std::string &out, place &at, blank_style::position &written, way_on next);
 };
 
 #endif
