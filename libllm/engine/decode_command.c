@@ -245,7 +245,8 @@ static void generate(decode *d, const wire_command *c)
         return;
     }
     request *r = NULL;
-    llm_status status = decode_find(d, c->request) != NULL ? LLM_INVALID : request_open(d->model, c, &r);
+    llm_status status =
+        decode_find(d, c->request) != NULL ? LLM_INVALID : request_open(d->model, c, step_has_drafts(&d->step), &r);
     if (status == LLM_OK) {
         status = c->session.n_bytes > 0 ? admit_named(d, r, c) : admit_scratch(d, r);
     }

@@ -43,6 +43,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
         .min_tokens = r->min_tokens,
         .constraint = command->constraint,
         .n_constraint_bytes = command->n_constraint_bytes,
+        .no_guesses = r->no_drafts,
         .has_breakers = command->has_breakers,
         .n_breakers = command->breakers.n,
         .breakers = command->breakers.at,
@@ -98,7 +99,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     return status;
 }
 
-int request_open(const model *m, const wire_command *command, request **out)
+int request_open(const model *m, const wire_command *command, bool has_drafts, request **out)
 {
     request *r = calloc(1, sizeof *r);
     if (r == NULL) {
@@ -108,7 +109,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->owner = command->session.owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->reports_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
-    r->no_drafts = (command->flags & LLM_GENERATE_NO_DRAFTS) != 0;
+    r->no_drafts = !has_drafts || (command->flags & LLM_GENERATE_NO_DRAFTS) != 0;
     r->next_token = -1;
     r->queued_us = clock_us();
     const int status = fill(r, m, command);

@@ -31,7 +31,7 @@ typedef struct request {
     request_phase phase;
     bool is_cold;          /* LLM_GENERATE_COLD */
     bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    bool no_drafts;        /* LLM_GENERATE_NO_DRAFTS */
+    bool no_drafts;        /* LLM_GENERATE_NO_DRAFTS, or the engine uses no drafts */
     /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
     /* id of a running request whose prefill must consume n_leader_tokens tokens before this request begins, or 0 */
@@ -96,9 +96,9 @@ static inline bool request_is_for_named(const request *r)
     return r->branch != NULL && r->branch->name[0] != '\0';
 }
 
-/* Builds a request from a checked GENERATE. Returns LLM_OK, LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID,
- * LLM_NO_GENERATION or LLM_NO_MEMORY. */
-int request_open(const model *m, const wire_command *command, request **out);
+/* Builds a request from a checked GENERATE. `has_drafts` says whether the engine uses drafts. Returns LLM_OK, LLM_TOKEN,
+ * LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_GENERATION or LLM_NO_MEMORY. */
+int request_open(const model *m, const wire_command *command, bool has_drafts, request **out);
 void request_close(request *r); /* NULL is allowed */
 
 /* Gives the branch to the request, and resumes the prompt in the branch (resuming.h). The branch must have a slot. The

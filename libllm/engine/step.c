@@ -34,6 +34,11 @@ void step_close(step *t)
 
 /* ---- the plan: how many tokens each request consumes ---- */
 
+bool step_has_drafts(const step *t)
+{
+    return t->has_drafts && t->model->info.n_drafting > 0;
+}
+
 void step_begin(step *t)
 {
     t->n_requests = 0;
@@ -92,8 +97,7 @@ static void choose_checkpoint(step *t)
  * draft. The last token of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
-    const bool can = t->has_drafts && t->model->info.n_drafting > 0 && !r->no_drafts && r->is_decoding &&
-                     r != t->checkpoint && !sampler_is_slow(r->sampler);
+    const bool can = !r->no_drafts && r->is_decoding && r != t->checkpoint && !sampler_is_slow(r->sampler);
     const uint32_t n_left = r->max_tokens - r->n_generated;
     return can && n_left > 1 ? n_left - 1 : 0;
 }

@@ -66,6 +66,9 @@ typedef struct step {
 int step_open(step *t);
 void step_close(step *t);
 
+/* Whether steps can verify drafts. */
+bool step_has_drafts(const step *t);
+
 /* step_begin begins a step. step_add adds a request that has begun and has a slot. A step has at most LLM_SEQUENCES_MAX
  * requests. After that, step_plan decides how many tokens each request consumes. */
 void step_begin(step *t);

@@ -70,6 +70,18 @@ bool mask_accept(mask *k, int32_t token)
     return is_allowed;
 }
 
+bool mask_accept_text(mask *k, const char *text, size_t n, bool is_guessed)
+{
+    try {
+        if (!is_guessed) {
+            k->walk.never_guess();
+        }
+        return k->walk.accept(-1, text, n);
+    } catch (const grammar_fault &) {
+        return false;
+    }
+}
+
 size_t mask_guess(mask *k, char *out, size_t n_out)
 {
     const std::string text = k->walk.guess(n_out);

@@ -19,6 +19,7 @@ void mask_close(mask *k);
 void mask_find(mask *k, bool *allowed); /* n_vocab of them */
 bool mask_allows(mask *k, int32_t token);
 bool mask_accept(mask *k, int32_t token);
+bool mask_accept_text(mask *k, const char *text, size_t n, bool is_guessed); /* false: not allowed, or too much work */
 size_t mask_guess(mask *k, char *out, size_t n_out); /* the bytes that are guessed to come next */
 /* Guesses with memory for n_allocations only. Returns whether that was enough. */
 bool mask_guess_within(mask *k, uint32_t n_allocations);

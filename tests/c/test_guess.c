@@ -11,6 +11,8 @@ static model *sim;
 
 enum { N = 512, N_GUESSED = 32, TEXT_BYTES = 1 << 12 };
 
+static bool no_guesses;
+
 static sampler *constrained(const char *document, uint64_t seed, float temperature)
 {
     sampler *s = NULL;
@@ -18,6 +20,7 @@ static sampler *constrained(const char *document, uint64_t seed, float temperatu
         .sampling = {.temperature = temperature, .top_p = 1, .repeat_penalty = 1, .typical_p = 1, .seed = seed},
         .constraint = document,
         .n_constraint_bytes = strlen(document),
+        .no_guesses = no_guesses,
         .biases = (const logit_bias[]){{'5', 1.5f}, {'a', -1}}, /* a pick that goes on applies them once */
         .n_biases = 2,
     };
@@ -127,6 +130,12 @@ static void nothing_is_guessed_without_a_grammar(void)
     s = constrained("", 1, 0);
     CHECK_INT(guessed(s, N_GUESSED, text), 0);
     sampler_close(s);
+    no_guesses = true;
+    s = constrained(OBJECT, 1, 0);
+    feed(s, "{\"name");
+    CHECK_INT(guessed(s, N_GUESSED, text), 0);
+    sampler_close(s);
+    no_guesses = false;
 }
 
 static void make_logits(random_source *random, float *logits)

@@ -15,6 +15,7 @@ enum {
     N_NODES = 64,
     N_GRAMMARS = 160,
     N_STEPS = 6,
+    N_DIGITS_MAX = 1 << 15,
     TEXT_BYTES_MAX = N_STEPS * WORD_BYTES_MAX,
     MOST = 99, /* of a repetition: no bound */
 };
@@ -442,8 +443,31 @@ static void all_at_once_as_one_by_one(void)
           n_without_memory > 20);
 }
 
+static bool allows_digits(uint32_t n, bool is_guessed)
+{
+    static char digits[N_DIGITS_MAX];
+    memset(digits, '7', n);
+    mask *k = mask_open(&vocabulary, "root ::= a{300,400}\na ::= \"7\"{1,30}");
+    const bool is_allowed = mask_accept_text(k, digits, n, is_guessed);
+    mask_close(k);
+    return is_allowed;
+}
+
+/* To learn how an answer writes blanks is work, too. It never makes an answer fail that is just within the limit. */
+static void guesses_forbid_no_text(void)
+{
+    uint32_t n_right = 1, n_wrong = N_DIGITS_MAX;
+    CHECK(allows_digits(n_right, false) && !allows_digits(n_wrong, false));
+    while (n_wrong - n_right > 1) {
+        const uint32_t n = (n_right + n_wrong) / 2;
+        *(allows_digits(n, false) ? &n_right : &n_wrong) = n;
+    }
+    CHECK(allows_digits(n_right, true));
+}
+
 int main(void)
 {
     RUN(all_at_once_as_one_by_one);
+    RUN(guesses_forbid_no_text);
     return CHECK_RESULT();
 }

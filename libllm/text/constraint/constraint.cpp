@@ -176,6 +176,9 @@ void constraint::begin_walk()
 {
     vocabulary = vocabulary_trie::of(m);
     walk.emplace(rules, vocabulary);
+    if (!is_guessed) {
+        walk->never_guess();
+    }
 }
 
 /* Called when the answer contains a trigger. Gives the grammar the text that begins with the trigger. If the grammar
@@ -251,6 +254,14 @@ int32_t constraint::likely(const char *text, size_t n, size_t *n_bytes) const
     const int32_t shorter = has_word ? longest(text, n_longest - 1, n_bytes) : -1;
     *n_bytes = shorter >= 0 ? *n_bytes : n_longest;
     return shorter >= 0 ? shorter : token;
+}
+
+void constraint::never_guess()
+{
+    is_guessed = false;
+    if (walk) {
+        walk->never_guess();
+    }
 }
 
 size_t constraint::guess(int32_t *tokens, size_t n_max)

@@ -56,6 +56,8 @@ class constraint {
             walk->be_quick(is_quick);
         }
     }
+    /* Says that `guess` is not called for this answer. */
+    void never_guess();
     /* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote. */
     size_t guess(int32_t *tokens, size_t n_max);
 
@@ -91,6 +93,7 @@ class constraint {
     std::shared_ptr<const grammar> rules; /* NULL if the answer has no grammar */
     std::shared_ptr<const vocabulary_trie> vocabulary;
     std::optional<grammar_walk> walk; /* the walk through the grammar, which exists while the grammar is active */
+    bool is_guessed = true;           /* whether `guess` may be called */
     bool is_waiting = false;          /* the grammar is lazy, and no trigger has been found yet */
     trigger triggers;
     std::vector<trigger::piece> begun; /* tokens from the trigger on. Only used in the state `begun`, before the grammar

@@ -46,23 +46,39 @@ grammar_walk::way_on grammar_walk::way_on_from(place from)
     return places[from].only;
 }
 
-/* Learns the blanks in the text of an accepted token. `now` is still the position before the token. */
-void grammar_walk::learn_blanks(const char *text, size_t n_bytes)
+void grammar_walk::add_blanks(const char *text, size_t n_bytes)
 {
     point p = now;
     for (size_t i = 0; i < n_bytes && p.at != NONE; i++) {
         const way_on next = p.begun.n_missing == 0 ? way_on_from(p.at) : way_on();
-        style.add(static_cast<uint8_t>(text[i]), next.has_blanks);
+        style->add(static_cast<uint8_t>(text[i]), next.has_blanks);
         if (!take_byte(p, static_cast<uint8_t>(text[i]))) {
             return;
         }
     }
 }
 
+/* Learns the blanks in the text of an accepted token. `now` is still the position before the token. If this takes too
+ * long, the answer goes on without guesses: they only save time. */
+void grammar_walk::learn_blanks(const char *text, size_t n_bytes)
+{
+    if (!style) {
+        return;
+    }
+    const bool was_quick = is_quick;
+    be_quick(true);
+    try {
+        add_blanks(text, n_bytes);
+    } catch (const std::exception &) {
+        style.reset();
+    }
+    be_quick(was_quick);
+}
+
 /* Adds the blank that is guessed to come next. Returns false if none is, or if the grammar does not allow it. */
 bool grammar_walk::add_blank(std::string &out, place &at, blank_style::position &written, way_on next)
 {
-    const char blank = next.has_blanks ? style.next_blank(written, next.character) : '\0';
+    const char blank = next.has_blanks ? style->next_blank(written, next.character) : '\0';
     const place to = blank != '\0' ? step(at, static_cast<uint8_t>(blank)) : NONE;
     if (to == NONE) {
         return false;
@@ -77,11 +93,11 @@ std::string grammar_walk::guess(size_t n_bytes_max)
 {
     std::string out;
     begin_call();
-    if (now.at == NONE || now.begun.n_missing > 0 || way_on_from(now.at).character == NONE) {
+    if (!style || now.at == NONE || now.begun.n_missing > 0 || way_on_from(now.at).character == NONE) {
         return out;
     }
     place at = now.at;
-    blank_style::position written = style.at_end();
+    blank_style::position written = style->at_end();
     while (out.size() < n_bytes_max) {
         const way_on next = way_on_from(at);
         if (next.character == NONE) {

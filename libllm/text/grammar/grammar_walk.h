@@ -37,6 +37,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -77,6 +78,11 @@ class grammar_walk {
         return has_named;
     }
 
+    /* Says that the answer is not guessed from. Then the walk does not look at blanks when it accepts a token. */
+    void never_guess()
+    {
+        style.reset();
+    }
     /* Guesses the text that comes next, as far as the grammar leaves one way to go on apart from blanks. For blanks
      * that the grammar allows but does not require, the guess is the answer's own style so far (blank_style.h). The
      * text has at most about n_bytes_max bytes. */
@@ -142,7 +148,8 @@ class grammar_walk {
     bool is_quick = false;
     bool has_named; /* whether an element of the grammar names a token */
     point now;
-    blank_style style; /* the blanks of the answer so far */
+    std::optional<blank_style> style =
+        blank_style(); /* the blanks of the answer so far; none if it is not guessed from */
 
     void begin_call();
     void spend(uint64_t n);
@@ -176,6 +183,7 @@ class grammar_walk {
     /* grammar_guess.cpp */
     way_on find_way_on(place from);
     way_on way_on_from(place from);
+    void add_blanks(const char *text, size_t n_bytes);
     void learn_blanks(const char *text, size_t n_bytes);
     bool add_blank(std::string &out, place &at, blank_style::position &written, way_on next);
 };

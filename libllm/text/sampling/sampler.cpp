@@ -107,6 +107,7 @@ struct sampler {
 
     std::string document; /* document of the constraint; empty after it was parsed for the first token */
     std::unique_ptr<constraint> form;
+    bool no_guesses = false;
     token_set allowed;
     std::optional<int32_t> drawn; /* the token that a pick has drawn as if there were no grammar, until the pick ends */
 
@@ -358,6 +359,9 @@ void prepare(sampler *s)
 {
     if (!s->document.empty()) {
         s->form = constraint::read(s->m, s->document);
+        if (s->no_guesses) {
+            s->form->never_guess();
+        }
         s->document = std::string();
     }
     if (s->needs_chain && s->chain == nullptr) {
@@ -471,6 +475,7 @@ int sampler_open(const model *m, const sampler_options *options, sampler **out)
         s->biases.assign(options->biases, options->biases + options->n_biases);
         s->stop_tokens.assign(options->stop_tokens, options->stop_tokens + options->n_stop_tokens);
         s->min_tokens = options->min_tokens;
+        s->no_guesses = options->no_guesses;
         s->breakers = breakers_of(options);
         s->document.assign(options->constraint, options->constraint + options->n_constraint_bytes);
         if (options->ignore_end) {

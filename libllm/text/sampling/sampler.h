@@ -34,6 +34,7 @@ typedef struct sampler_options {
                              * other token is possible */
     const char *constraint; /* the constraint as a document (llm_wire.h) */
     size_t n_constraint_bytes;
+    bool no_guesses;   /* sampler_guess is not called */
     bool has_breakers; /* whether the request has sequence breakers for DRY. If not, the default breakers are used */
     uint32_t n_breakers;
     const char *const *breakers;
