@@ -92,18 +92,25 @@ static void choose_checkpoint(step *t)
     }
 }
 
+/* Whether the number of requests allows drafts in a call. */
+static bool can_verify(const step *t)
+{
+    return t->n_requests <= t->model->info.n_drafting && t->n_requests <= DRAFT_REQUESTS_MAX;
+}
+
 /* How many draft tokens the request could verify. A slow sampler picks in another thread. The model's logits after a
  * draft token are gone before that thread is done. A checkpoint is saved before the sampler has decided about the
  * draft. The last token of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
-    const bool can = !r->no_drafts && r->is_decoding && r != t->checkpoint && !sampler_is_slow(r->sampler);
+    const bool can = can_verify(t) && !r->no_drafts && r->is_decoding && r != t->checkpoint &&
+                     !sampler_is_slow(r->sampler);
     const uint32_t n_left = r->max_tokens - r->n_generated;
     return can && n_left > 1 ? n_left - 1 : 0;
 }
 
-/* Finds drafts for all requests, also for those that verify none in this step: the guess is compared with the next
- * token all the same. A step that prefills verifies none, since its time is for the prompts. */
+/* Finds drafts for all requests that could verify some, also if none is verified in this step: the guess is compared
+ * with the next token all the same. A step that prefills verifies none, since its time is for the prompts. */
 static void plan_drafts(step *t)
 {
     draft_candidate candidates[LLM_SEQUENCES_MAX];
@@ -115,8 +122,7 @@ static void plan_drafts(step *t)
     }
     const model_info *info = &t->model->info;
     const uint32_t n_batch = info->n_batch - t->n_requests, n_outputs = info->n_outputs_max - t->n_requests;
-    const bool can = !step_has(t, STEP_PREFILL) && t->n_requests <= info->n_drafting;
-    const uint32_t n_max = !can ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
+    const uint32_t n_max = step_has(t, STEP_PREFILL) ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
     draft_plan(candidates, t->n_requests, n_max, &t->draft_costs, n_drafts);
     for (uint32_t i = 0; i < t->n_requests; i++) {
         drafting_take(&t->requests[i]->drafting, n_drafts[i]);

@@ -15,8 +15,7 @@ static const double FORGOTTEN = 1 / 512.0;
 /* a removal computes at most the tokens of the step again. If an outlier counted, no draft would be verified any more,
  * and no removal be measured */
 static const double REMOVAL_MAX = 2;
-/* With more requests, the rows of the step leave nothing idle that drafts could use. */
-enum { DRAFT_REQUESTS_MAX = 16, PLAIN_EVERY = 32 };
+enum { PLAIN_EVERY = 32 };
 /* Drafts must promise this much more speed, because the promise is only an estimate. */
 static const double GAIN_MIN = 1.03, SPEED_MIN = 0.98;
 

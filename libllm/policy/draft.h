@@ -13,8 +13,10 @@
 
 enum {
     DRAFT_TOKENS_MAX = 16, /* draft tokens of all requests of a step together */
-    DRAFT_CLASSES = 4,     /* classes of match lengths */
-    DRAFT_SIZES = 5,       /* sizes of drafts whose cost is measured: 1, 2, 4, 8 and 16 tokens */
+    /* with more requests, the rows of the step leave nothing idle that drafts could use */
+    DRAFT_REQUESTS_MAX = 16,
+    DRAFT_CLASSES = 4, /* classes of match lengths */
+    DRAFT_SIZES = 5,   /* sizes of drafts whose cost is measured: 1, 2, 4, 8 and 16 tokens */
     DRAFT_FROM_GRAMMAR =
         20, /* a draft from a grammar counts as one after a match of this length: it is usually right */
 };
