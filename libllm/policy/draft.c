@@ -10,7 +10,7 @@ static const uint32_t SIZE[DRAFT_SIZES] = {1, 2, 4, 8, 16};
 /* assumed cost of a draft token before the first measurement, as a share of a step */
 static const double COST_FIRST = 0.1;
 static const double COST_SHARE = 0.3, RATIO_MAX = 40; /* a larger ratio is an outlier */
-/* how much of a measured ratio is replaced by the assumed one in each step without drafts */
+/* how much of a measured ratio above the assumed one is replaced by the assumed one in each step without drafts */
 static const double FORGOTTEN = 1 / 512.0;
 /* a removal computes at most the tokens of the step again. If an outlier counted, no draft would be verified any more,
  * and no removal be measured */
@@ -67,12 +67,13 @@ static double assumed_ratio(uint32_t s)
 }
 
 /* A step that another program delays makes drafts look expensive. Then none are verified, so that the cost is not
- * measured again. Therefore the ratios slowly return to the assumed ones. Where drafts are slow indeed, the tries cost 1
+ * measured again. Therefore ratios above the assumed ones slowly return to these. Lower ones stay: such drafts are verified, so
+ * that a ratio that has become wrong is measured again. Where drafts are slow indeed, the tries cost 1
  * percent of the speed. */
 static void forget_costs(draft_costs *costs)
 {
     for (uint32_t s = 0; s < DRAFT_SIZES; s++) {
-        costs->ratio[s] += costs->ratio[s] > 0 ? FORGOTTEN * (assumed_ratio(s) - costs->ratio[s]) : 0;
+        costs->ratio[s] += costs->ratio[s] > assumed_ratio(s) ? FORGOTTEN * (assumed_ratio(s) - costs->ratio[s]) : 0;
     }
 }
 

@@ -160,7 +160,6 @@ static void costs_are_measured_first_and_again(void)
     CHECK(n_steps > 10 && n_steps < 100);
 }
 
-/* A request without a draft is not slowed down for others; requests that all gain share the step. */
 /* Returns the time of n steps, if the drafts of a step take so much longer, and how many steps had drafts. */
 static double time_of(draft_costs *costs, uint32_t n_steps, double draft_us, uint32_t *n_with)
 {
@@ -194,6 +193,18 @@ static void an_outlier_is_forgotten(void)
     CHECK(n_with > 0 && us < 20000 * 1000 * 1.02);
 }
 
+/* Steps without drafts leave a low cost as it was measured. */
+static void a_low_cost_is_kept(void)
+{
+    draft_costs costs = costs_of(1, 0.01);
+    const double measured = draft_cost(&costs, 8);
+    for (uint32_t i = 0; i < 2000; i++) {
+        draft_learn_cost(&costs, 1, 0, 1000);
+    }
+    CHECK(draft_cost(&costs, 8) < measured + 0.01);
+}
+
+/* A request without a draft is not slowed down for others; requests that all gain share the step. */
 static void no_request_becomes_slower_for_others(void)
 {
     const draft_rates good = rates_of(0.95), bad = rates_of(0);
@@ -229,6 +240,7 @@ int main(void)
     RUN(a_wrong_draft_costs_its_removal);
     RUN(costs_are_measured_first_and_again);
     RUN(an_outlier_is_forgotten);
+    RUN(a_low_cost_is_kept);
     RUN(no_request_becomes_slower_for_others);
     RUN(rates_follow_what_happens);
     return CHECK_RESULT();
