@@ -122,6 +122,12 @@ def test_drafts_are_counted_per_source(daemon: FakeDaemon, capsys: pytest.Captur
     assert "    drafts: lookup 4 of 1,007 accepted, grammar 4 of 5 accepted" in capsys.readouterr().out.splitlines()
 
 
+def test_counts_read_at_two_moments_are_not_negative(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"drafted_tokens": 3, "accepted_tokens": 1, "grammar_drafted_tokens": 5, "grammar_accepted_tokens": 4}
+    explained(daemon, turn(**counts))
+    assert "    drafts: lookup 0 of 0 accepted, grammar 4 of 5 accepted" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize("longer", ["", " and more"])
 def test_sides_that_read_the_same_are_told_apart(
     daemon: FakeDaemon, longer: str, capsys: pytest.CaptureFixture[str]

@@ -77,7 +77,9 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 def drafts(number: Callable[[str], int]) -> str:
     """Returns how many verified draft tokens were accepted, for each source. `number` gets the name of a count."""
     drafted, accepted = number("grammar_drafted_tokens"), number("grammar_accepted_tokens")
-    of_text, accepted_of_text = number("drafted_tokens") - drafted, number("accepted_tokens") - accepted
+    # The counters are read one after the other, so that a part can be larger than its sum.
+    of_text = max(0, number("drafted_tokens") - drafted)
+    accepted_of_text = max(0, number("accepted_tokens") - accepted)
     return (
         f"lookup {count(accepted_of_text)} of {count(of_text)} accepted, "
         f"grammar {count(accepted)} of {count(drafted)} accepted"
