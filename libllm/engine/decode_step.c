@@ -173,6 +173,7 @@ static void make_room(decode *d)
     request *r = largest_in_call(&d->step);
     branch *b = r->branch;
     if (!table_free_cells(d->table, b) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
+        drafting_drop(&r->drafting);
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         give_cells_back(d, b);
     }

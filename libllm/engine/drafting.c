@@ -32,7 +32,7 @@ static void find_in_grammar(drafting *d, sampler *s, uint32_t n_max)
 
 void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token, uint32_t n_max)
 {
-    d->n_found = d->n_taken = d->n_right = 0;
+    drafting_drop(d);
     d->removal_us = 0;
     if (n_max > 0) {
         const uint32_t n_most = n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX;
@@ -44,6 +44,11 @@ void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token,
 draft_candidate drafting_candidate(const drafting *d)
 {
     return (draft_candidate){d->n_found, d->n_matched, &d->rates[d->source]};
+}
+
+void drafting_drop(drafting *d)
+{
+    d->n_found = d->n_taken = d->n_right = 0;
 }
 
 void drafting_take(drafting *d, uint32_t n)
@@ -72,5 +77,5 @@ void drafting_learn(drafting *d, int32_t picked)
     if (d->n_right < d->n_found) {
         draft_learn_rate(rates, d->n_matched + d->n_right, picked == d->tokens[d->n_right]);
     }
-    d->n_found = d->n_taken = d->n_right = 0;
+    drafting_drop(d);
 }

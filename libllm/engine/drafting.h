@@ -39,6 +39,8 @@ void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token,
 draft_candidate drafting_candidate(const drafting *d);
 void drafting_take(drafting *d, uint32_t n); /* the model call of this step verifies the first n tokens of the draft */
 
+void drafting_drop(drafting *d); /* the model call has failed, so that nothing is known about the draft */
+
 /* Returns whether the picked token is the next draft token that the last model call has verified. Counts the token as
  * accepted then. */
 bool drafting_accept(drafting *d, int32_t picked);

@@ -103,8 +103,8 @@ static bool can_verify(const step *t)
  * draft. The last token of an answer is not consumed. */
 static uint32_t n_drafts_max(const step *t, const request *r)
 {
-    const bool can = can_verify(t) && !r->no_drafts && r->is_decoding && r != t->checkpoint &&
-                     !sampler_is_slow(r->sampler);
+    const bool can =
+        can_verify(t) && !r->no_drafts && r->is_decoding && r != t->checkpoint && !sampler_is_slow(r->sampler);
     const uint32_t n_left = r->max_tokens - r->n_generated;
     return can && n_left > 1 ? n_left - 1 : 0;
 }
@@ -402,6 +402,7 @@ static void invalidate_harmed(step *t, model_result result)
 {
     session_table_count(t->session_table, LLM_COUNTER_STEPS_FAILED, 1);
     for (uint32_t i = 0; i < t->n_requests; i++) {
+        drafting_drop(&t->requests[i]->drafting);
         if (t->is_called[i]) {
             branch_invalidate(t->requests[i]->branch);
         }

@@ -245,6 +245,26 @@ static void a_sequence_that_keeps_a_draft_is_invalid(void)
     oracle_close();
 }
 
+/* A call that fails verifies no drafts. All drafts of this test are right, so that all verified ones are accepted. */
+static void a_failed_call_verifies_none(void)
+{
+    oracle_open("sim:dense,length=0", false, 100, 1);
+    for (uint32_t i = 0; i < 20; i++) {
+        char name[60];
+        snprintf(name, sizeof name, "sim:dense,length=0,fail_at=%u", 4 + i);
+        driver *d = opened(name, true);
+        int32_t prompt[20];
+        make_prompt(prompt, 20, i);
+        const generate_call call = {.session = "a", .prompt = prompt, .n_prompt = 20, .max_tokens = 200};
+        const answer *a = driver_wait(d, driver_generate(d, &call));
+        CHECK_INT(a->finished.outcome, LLM_OUTCOME_FAILED);
+        CHECK_INT(a->finished.n_drafted, a->finished.n_accepted);
+        CHECK_INT(driver_counter(d, LLM_COUNTER_DRAFTED_TOKENS), driver_counter(d, LLM_COUNTER_ACCEPTED_TOKENS));
+        CHECK_INT(driver_close(d), 0);
+    }
+    oracle_close();
+}
+
 /* A model whose memory does not keep what is needed behind a removed draft verifies none. */
 static void a_short_window_has_none(void)
 {
@@ -262,6 +282,7 @@ int main(void)
     RUN(no_answer_of_a_real_model_changes);
     RUN(a_cancelled_answer_leaves_a_valid_branch);
     RUN(a_sequence_that_keeps_a_draft_is_invalid);
+    RUN(a_failed_call_verifies_none);
     RUN(a_short_window_has_none);
     return CHECK_RESULT();
 }
