@@ -186,13 +186,34 @@ static void a_quick_pick_is_the_same(void)
     static const char *const documents[] = {OBJECT, CHOICE, LETTERS, SLOW, DEAD_END, BUDGET, ""};
     uint32_t n_quick[sizeof documents / sizeof *documents] = {0}, n_left[sizeof documents / sizeof *documents] = {0};
     for (size_t i = 0; i < sizeof documents / sizeof *documents; i++) {
-        for (uint64_t seed = 0; seed < 30; seed++) {
+        for (uint64_t seed = 0; seed < 150; seed++) {
             compare(documents[i], seed, &n_quick[i], &n_left[i]);
         }
     }
     CHECK(n_quick[0] > 1000 && n_left[0] == 0);
     CHECK(n_quick[3] > 50 && n_left[3] > 50); /* too many ways to go on: left to a thread */
     CHECK_INT(n_quick[4], 0);                 /* a grammar that names tokens */
+}
+
+/* Attempts that take too long are rarer with each failure. */
+static void slow_picks_are_seldom_tried(void)
+{
+    sampler *s = constrained(SLOW, 1, 0);
+    uint32_t n_failed = 0, n_slow = 0;
+    for (uint32_t i = 0; i < 600; i++) {
+        float logits[N] = {['7'] = 90};
+        int status = LLM_OK;
+        int32_t token = -1;
+        const bool is_slow = sampler_is_slow(s);
+        if (!sampler_next_quick(s, logits, &status, &token)) {
+            n_slow += is_slow;
+            n_failed += !is_slow;
+            status = sampler_next(s, logits, &token);
+        }
+        CHECK(status == LLM_OK && token == '7');
+    }
+    CHECK(n_slow > 300 && n_failed > 3 && n_failed < 20);
+    sampler_close(s);
 }
 
 /* A walk that has become large is freed where no other request waits. */
@@ -225,6 +246,7 @@ int main(void)
     RUN(the_one_way_on_is_guessed);
     RUN(nothing_is_guessed_without_a_grammar);
     RUN(a_quick_pick_is_the_same);
+    RUN(slow_picks_are_seldom_tried);
     RUN(a_thread_frees_a_large_walk);
     sim->ops->close(sim);
     return CHECK_RESULT();

@@ -8,9 +8,11 @@
 #include "text/sampling/sampler.h"
 
 #include "text/constraint/constraint.h"
+#include "text/sampling/backoff.h"
 #include "text/sampling/end_tokens.h"
 #include "text/sampling/lanes.h"
 #include "text/sampling/sampler_chain.h"
+#include "text/sampling/scratch_memory.h"
 #include "text/sampling/token_window.h"
 
 #include <algorithm>
@@ -53,26 +55,6 @@ bool comes_first(const candidate &a, const candidate &b)
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
-/* Return scratch memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
- * the sampler. So the memory stays in the processor's cache when the thread samples for many requests. */
-float *weights_of_thread(uint32_t n)
-{
-    static thread_local std::vector<float> weights;
-    if (weights.size() < n) {
-        weights.resize(n);
-    }
-    return weights.data();
-}
-
-float *blocks_of_thread(uint32_t n)
-{
-    static thread_local std::vector<float> blocks;
-    if (blocks.size() < n / BLOCK + 1) {
-        blocks.resize(n / BLOCK + 1);
-    }
-    return blocks.data();
-}
-
 /* Returns the token with the largest logit, or -1 if all tokens are excluded. Stores the largest logit of each block in
  * blocks_of_thread. */
 int32_t largest(const float *logits, uint32_t n)
@@ -109,6 +91,7 @@ struct sampler {
     std::unique_ptr<constraint> form;
     bool no_guesses = false;
     token_set allowed;
+    backoff picks, guesses;       /* of sampler_next_quick and sampler_guess */
     std::optional<int32_t> drawn; /* the token that a pick has drawn as if there were no grammar, until the pick ends */
 
     sampler(const model *of, const llm_sampling &s)
@@ -535,6 +518,8 @@ static int accept_picked(sampler *s, int32_t token)
         }
         accept_one(s, token);
         s->n_sampled++;
+        s->picks.count_token();
+        s->guesses.count_token();
     });
 }
 
@@ -560,6 +545,7 @@ bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token)
     be_quick(s, true);
     *status = sampler_pick(s, logits, token);
     be_quick(s, false);
+    s->picks.learn(*status != LLM_CONSTRAINT);
     if (*status == LLM_CONSTRAINT) {
         return false;
     }
@@ -570,15 +556,20 @@ bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token)
 uint32_t sampler_guess(sampler *s, int32_t *tokens, uint32_t n_max)
 {
     size_t n = 0;
+    if (s->form == nullptr || s->guesses.is_waiting()) {
+        return 0;
+    }
     be_quick(s, true);
-    const int status = guarded([&] { n = s->form != nullptr ? s->form->guess(tokens, n_max) : 0; });
+    const int status = guarded([&] { n = s->form->guess(tokens, n_max); });
     be_quick(s, false);
+    s->guesses.learn(status == LLM_OK);
     return status == LLM_OK ? static_cast<uint32_t>(n) : 0;
 }
 
 bool sampler_is_slow(const sampler *s)
 {
-    return s->needs_chain || !s->document.empty() || (s->form != nullptr && s->form->is_slow());
+    return s->needs_chain || !s->document.empty() || s->picks.is_waiting() ||
+           (s->form != nullptr && s->form->is_slow());
 }
 
 bool sampler_ends(const sampler *s, int32_t token)

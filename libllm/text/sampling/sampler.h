@@ -60,7 +60,8 @@ int sampler_next(sampler *s, float *logits, int32_t *token);
 
 /* Does the same as sampler_next if that takes at most a fraction of a millisecond. Returns false otherwise. Then no token
  * was picked, and sampler_next must be called with the same logits. It should run in a thread for which no other request
- * waits, since it can take long, for example 100 ms or a second. The token does not depend on which function picks. */
+ * waits, since it can take long, for example 100 ms or a second. The token does not depend on which function picks. Where
+ * picks take long, the function returns false at once for some of the next tokens. */
 bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token);
 
 /* Returns whether sampler_next_quick will certainly return false. */
