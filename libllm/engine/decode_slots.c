@@ -27,7 +27,7 @@ static void begin(decode *d, request *r, branch *b)
     session_table_count(d->session_table, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
-        request_sample(r, d->model, d->sampling, d->logits);
+        request_sample(r, d->model, d->sampling, d->logits, true);
         /* the request needs no step to consume its prompt, so slots are assigned again at once. Other requests may wait
          * until this prompt is consumed (`after`). If this request has ended, others may wait for its slot */
         d->may_assign_slots = true;

@@ -8,6 +8,8 @@
 /* How long a step waits for tokens that sampling threads are still picking: a sixteenth of a decode step, but at most 2
  * ms. Most tokens are picked in less time. A request whose token is picked later misses a whole step. */
 enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
+/* How long the decode thread itself picks tokens under constraints in a step. Sampling threads pick the others. */
+enum { PICKING_US_MAX = 2000 };
 
 static uint32_t sampling_wait_us(const decode *d)
 {
@@ -50,8 +52,19 @@ void decode_take_sampled(decode *d)
     }
 }
 
+/* Samples for a request. Adds the time of a pick under a constraint to *us: one such pick takes a fraction of a
+ * millisecond, but a step can have many. */
+static void sample_one(decode *d, request *r, float *logits, uint64_t *us)
+{
+    const bool is_counted = sampler_is_constrained(r->sampler);
+    const uint64_t began_us = is_counted ? clock_us() : 0;
+    request_sample(r, d->model, d->sampling, logits, *us < PICKING_US_MAX);
+    *us += is_counted ? clock_us() - began_us : 0;
+}
+
 static void sample(decode *d)
 {
+    uint64_t us = 0;
     for (uint32_t i = 0; i < d->step.n_requests; i++) {
         if (d->step.is_called[i]) {
             request_consumed(d->step.requests[i]);
@@ -59,11 +72,11 @@ static void sample(decode *d)
         float *logits = step_logits(&d->step, i);
         if (logits != NULL) {
             request *r = d->step.requests[i];
-            request_sample(r, d->model, d->sampling, logits);
+            sample_one(d, r, logits, &us);
             /* Each accepted draft token is one more token of this step, picked from the logits after the token before
              * it. */
             for (uint32_t n_right = 0; request_accept_draft(r); n_right++) {
-                request_sample(r, d->model, d->sampling, step_draft_logits(&d->step, i, n_right));
+                sample_one(d, r, step_draft_logits(&d->step, i, n_right), &us);
             }
             d->may_assign_slots = d->may_assign_slots || r->phase == REQUEST_ENDED;
         }

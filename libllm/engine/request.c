@@ -363,7 +363,7 @@ static bool begin_sampling(request *r, sampling_threads *threads, const float *l
     return true;
 }
 
-void request_sample(request *r, const model *m, sampling_threads *threads, float *logits)
+void request_sample(request *r, const model *m, sampling_threads *threads, float *logits, bool has_time)
 {
     if (!r->is_decoding) {
         r->decoding_us = clock_us();
@@ -371,11 +371,12 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
         branch_decoding(r->branch);
     }
     r->next_token = -1;
+    const bool may_be_quick = has_time || !sampler_is_constrained(r->sampler);
     int status = LLM_OK;
     int32_t token = -1;
     if (!token_details_logits(&r->out.details, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
-    } else if (sampler_next_quick(r->sampler, logits, &status, &token)) {
+    } else if (may_be_quick && sampler_next_quick(r->sampler, logits, &status, &token)) {
         continue_with(r, m, status, token);
     } else if (!begin_sampling(r, threads, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);

@@ -110,8 +110,9 @@ const float *request_begin(request *r, branch_table *table, branch *b);
 void request_consumed(request *r);
 
 /* Called when a step has produced the logits after the request's last token. Samples a token and moves its text to the
- * outbox. May end the request. A pick that is not quick runs in a sampling thread, and is_sampling is set meanwhile. */
-void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
+ * outbox. May end the request. A pick that is not quick runs in a sampling thread, and is_sampling is set meanwhile.
+ * `has_time` is false if the picks of this step have taken long already: then a pick under a constraint does so, too. */
+void request_sample(request *r, const model *m, sampling_threads *threads, float *logits, bool has_time);
 
 /* Called when request_sample has returned. If it has picked the next draft token of the last model call, moves this
  * token into the branch and returns true. Then the caller samples from the logits after the draft token. Otherwise

@@ -572,6 +572,11 @@ bool sampler_is_slow(const sampler *s)
            (s->form != nullptr && s->form->is_slow());
 }
 
+bool sampler_is_constrained(const sampler *s)
+{
+    return s->form != nullptr || !s->document.empty();
+}
+
 bool sampler_ends(const sampler *s, int32_t token)
 {
     return s->m->ops->is_end(s->m, token) ||

@@ -67,6 +67,9 @@ bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token);
 /* Returns whether sampler_next_quick will certainly return false. */
 bool sampler_is_slow(const sampler *s);
 
+/* Returns whether picks check a constraint, which takes longer than other picks. */
+bool sampler_is_constrained(const sampler *s);
+
 /* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote, at most n_max. */
 uint32_t sampler_guess(sampler *s, int32_t *tokens, uint32_t n_max);
 
