@@ -62,6 +62,17 @@ static void sample_one(decode *d, request *r, float *logits, uint64_t *us)
     *us += is_counted ? clock_us() - began_us : 0;
 }
 
+/* Ends the requests whose branches became invalid in the failed call. */
+static void end_invalid(decode *d)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if (r->phase == REQUEST_RUNNING && r->branch->record.state == LLM_STATE_TORN) {
+            decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+        }
+    }
+}
+
 static void sample(decode *d)
 {
     uint64_t us = 0;
@@ -79,6 +90,11 @@ static void sample(decode *d)
                 sample_one(d, r, step_draft_logits(&d->step, i, n_right), &us);
             }
             d->may_assign_slots = d->may_assign_slots || r->phase == REQUEST_ENDED;
+            if (r->drafting.removal == MODEL_FAILED_ALL) {
+                step_invalidate_harmed(&d->step, MODEL_FAILED_ALL);
+                end_invalid(d);
+                return;
+            }
         }
     }
 }
@@ -189,17 +205,6 @@ static void make_room(decode *d)
         drafting_drop(&r->drafting);
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         give_cells_back(d, b);
-    }
-}
-
-/* Ends the requests whose branches became invalid in the failed call. */
-static void end_invalid(decode *d)
-{
-    for (uint32_t i = 0; i < d->n_requests; i++) {
-        request *r = d->requests[i];
-        if (r->phase == REQUEST_RUNNING && r->branch->record.state == LLM_STATE_TORN) {
-            decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
-        }
     }
 }
 

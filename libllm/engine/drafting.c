@@ -34,6 +34,7 @@ void drafting_find(drafting *d, const branch *b, sampler *s, int32_t next_token,
 {
     drafting_drop(d);
     d->removal_us = 0;
+    d->removal = MODEL_OK;
     if (n_max > 0) {
         const uint32_t n_most = n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX;
         find_in_text(d, b, next_token, n_most);

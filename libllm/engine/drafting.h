@@ -27,6 +27,7 @@ typedef struct drafting {
     uint32_t n_taken;                 /* draft tokens in the current or last model call */
     uint32_t n_right;                 /* accepted ones of these */
     uint64_t removal_us;              /* time in which the rest of this draft was removed; 0 if nothing was */
+    model_result removal;             /* result of this removal; MODEL_OK if nothing was removed */
     uint32_t n_drafted[DRAFT_SOURCES], n_accepted[DRAFT_SOURCES]; /* sums over the request's steps */
 } drafting;
 

@@ -231,7 +231,7 @@ static void reject_drafts(request *r)
     drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
     if (r->branch->n_drafts > 0) {
         const uint64_t began_us = clock_us();
-        branch_reject_drafts(r->branch);
+        r->drafting.removal = branch_reject_drafts(r->branch);
         r->drafting.removal_us = clock_us() - began_us;
     }
 }

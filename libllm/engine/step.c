@@ -398,12 +398,12 @@ void step_checkpoint(step *t)
     t->n_due = 0;
 }
 
-static void invalidate_harmed(step *t, model_result result)
+void step_invalidate_harmed(step *t, model_result result)
 {
     session_table_count(t->session_table, LLM_COUNTER_STEPS_FAILED, 1);
     for (uint32_t i = 0; i < t->n_requests; i++) {
         drafting_drop(&t->requests[i]->drafting);
-        if (t->is_called[i]) {
+        if (t->is_called[i] && t->requests[i]->branch != NULL) {
             branch_invalidate(t->requests[i]->branch);
         }
     }
@@ -450,7 +450,7 @@ model_result step_call(step *t, unsigned parts)
     case MODEL_STOPPED: break;
     case MODEL_INVALID:
     case MODEL_FAILED_BATCH:
-    case MODEL_FAILED_ALL: invalidate_harmed(t, result); break;
+    case MODEL_FAILED_ALL: step_invalidate_harmed(t, result); break;
     }
     return result;
 }

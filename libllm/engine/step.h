@@ -94,6 +94,10 @@ bool step_has(const step *t, step_part part);
  *   Any other result    The branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
+/* Invalidates the branches that a failure of the model has harmed. step_call does so if its call fails. The caller does so
+ * if the model fails afterwards, when it removes drafts. */
+void step_invalidate_harmed(step *t, model_result result);
+
 /* Saves each checkpoint that became due in the last model call. Skips branches that have changed since. Saving copies
  * the branch's state, so the caller chooses a moment when the copy delays nobody. */
 void step_checkpoint(step *t);

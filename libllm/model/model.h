@@ -75,7 +75,7 @@ typedef struct model_info {
     bool shares_cells; /* a copy of a sequence takes no memory of its own until one of the two grows */
     bool mixed_calls;  /* decode and prefill tokens in one call cost no more than in separate calls */
     /* A decode call with at most this many sequences can contain drafts. A draft is at most MODEL_OUTPUTS_BESIDE tokens
-     * after the first token of a sequence in this call. `truncate` can remove any number of its last tokens before the
+     * after the first token of a sequence in this call. `remove_drafts` can remove any number of its last tokens before the
      * next call. 0 means that no call can contain drafts */
     uint32_t n_drafting;
     uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that no call can
@@ -121,8 +121,8 @@ typedef struct model_ops {
 
     /* Returns the logits after the token at index i of the last batch. Returns NULL if no logits were requested after
      * this token. Also returns NULL if the decode call did not return MODEL_OK. The n_vocab floats are valid until the
-     * next decode call or close. Truncating or clearing a sequence does not change the logits, except if `truncate`
-     * removes drafts from recurrent memory. The caller can modify the logits in place. */
+     * next decode call or close. Truncating or clearing a sequence does not change the logits. The caller can modify
+     * the logits in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Returns the smallest number of tokens k > 0 to which the sequence can be truncated exactly.
@@ -132,12 +132,14 @@ typedef struct model_ops {
     uint32_t (*truncate_floor)(const model *m, uint16_t seq);
 
     /* Truncates the sequence to its first k tokens, with 0 < k <= position and k >= truncate_floor. Returns false if
-     * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid.
-     *
-     * Drafts of the last decode call can be removed whatever the floor is. Recurrent and hybrid memory then goes back
-     * to the state before the call, and computes the call's other tokens again. So this takes the time of a short
-     * decode call, and ends the validity of the logits. */
+     * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid. */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
+
+    /* Truncates the sequence to its first k tokens. Only drafts of the last decode call may be after these. Returns
+     * MODEL_OK, MODEL_FAILED_BATCH if the sequence's state is invalid, or MODEL_FAILED_ALL. Recurrent and hybrid memory
+     * goes back to the state before the call, and computes the call's other tokens again. So this takes the time of a
+     * short decode call, and ends the validity of the logits. */
+    model_result (*remove_drafts)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always
                                                          * succeeds */

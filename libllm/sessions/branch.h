@@ -201,10 +201,11 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
 /* branch_draft.c: the last successful model step has added n draft tokens to the sequence, after the tokens that the
  * branch consumes. They are accepted in order, then the rest is rejected. Only for models that take drafts (info.n_drafting).
- * branch_reject_drafts invalidates the branch if the model cannot truncate the sequence */
+ * branch_reject_drafts returns the result of model.h's remove_drafts. If it is not MODEL_OK, the branch is invalid. If
+ * it is MODEL_FAILED_ALL, the caller invalidates all others */
 void branch_drafted(branch *b, uint32_t n);
 void branch_accept_draft(branch *b, int32_t token);
-void branch_reject_drafts(branch *b);
+model_result branch_reject_drafts(branch *b);
 void branch_decoding(branch *b); /* the whole prompt is consumed */
 /* called when the generation is over. The client knows or has seen the first n_visible tokens. An invalid branch stays
  * invalid */

@@ -17,14 +17,14 @@ void branch_accept_draft(branch *b, int32_t token)
     branch_consumed(b, &token, 1);
 }
 
-void branch_reject_drafts(branch *b)
+model_result branch_reject_drafts(branch *b)
 {
-    if (b->n_drafts == 0) {
-        return;
-    }
+    assert(b->n_drafts > 0);
     b->n_drafts = 0;
     const model *m = b->shared->model;
-    if (!m->ops->truncate((model *)m, (uint16_t)b->slot, branch_n_tokens(b))) {
+    const model_result result = m->ops->remove_drafts((model *)m, (uint16_t)b->slot, branch_n_tokens(b));
+    if (result != MODEL_OK) {
         branch_invalidate(b);
     }
+    return result;
 }

@@ -5,17 +5,27 @@
 
 #include "check.h"
 #include "engine_driver.h"
+#include "model/sim/sim_model.h"
 
 #include "draft_oracle.h"
 
-bool __real_sim_truncate(model *m, uint16_t seq, uint32_t k);
-bool __wrap_sim_truncate(model *m, uint16_t seq, uint32_t k);
+model_result __real_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
+model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
 
 static atomic_bool keeps_drafts;
 
-bool __wrap_sim_truncate(model *m, uint16_t seq, uint32_t k)
+model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k)
 {
-    return (!atomic_load(&keeps_drafts) || m == oracle.model) && __real_sim_truncate(m, seq, k);
+    if (!atomic_load(&keeps_drafts)) {
+        return __real_sim_remove_drafts(m, seq, k);
+    }
+    if (m->info.memory != LLM_MEMORY_RECURRENT && m->info.memory != LLM_MEMORY_HYBRID) {
+        return MODEL_FAILED_BATCH;
+    }
+    for (uint32_t i = 0; i < m->info.n_seq; i++) {
+        sim_sequence_spoil(sim_of(m), &sim_of(m)->sequences[i]);
+    }
+    return MODEL_FAILED_ALL;
 }
 
 enum { N_CASES = 40, N_TOGETHER = 5, N_PROMPT_MAX = 60, N_TOKENS_MAX = 1024 };
@@ -265,6 +275,34 @@ static void a_failed_call_verifies_none(void)
     oracle_close();
 }
 
+/* Recurrent states: if the model fails when it removes drafts, no sequence can be trusted. An idle session says so at
+ * once, and its next request is right. */
+static void a_removal_that_fails_invalidates_idle_sessions(void)
+{
+    static const char *const names[] = {"sim:recurrent,length=0", "sim:hybrid,length=0"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int32_t prompts[2][20];
+        make_prompt(prompts[0], 20, 1);
+        make_prompt(prompts[1], 20, 2);
+        const generate_call drafted = {.session = "a", .prompt = prompts[0], .n_prompt = 20, .max_tokens = 200};
+        const generate_call idle = {.session = "b", .prompt = prompts[1], .n_prompt = 20, .max_tokens = 20};
+        oracle_open(names[i], false, 50, 1);
+        driver *d = opened(names[i], true), *plain = opened(names[i], false);
+        const uint32_t entry = driver_wait(d, driver_generate(d, &idle))->entry;
+        CHECK_INT(driver_state(d, entry), LLM_STATE_IDLE);
+        atomic_store(&keeps_drafts, true);
+        CHECK_INT(driver_wait(d, driver_generate(d, &drafted))->finished.status, LLM_STEP_FAILED);
+        CHECK_INT(driver_state(d, entry), LLM_STATE_TORN);
+        atomic_store(&keeps_drafts, false);
+        CHECK_INT(driver_counter(d, LLM_COUNTER_STEPS_FAILED), 1);
+        CHECK(driver_equals_cold(plain, &idle, driver_wait(d, driver_generate(d, &idle))));
+        CHECK(driver_equals_cold(plain, &drafted, driver_wait(d, driver_generate(d, &drafted))));
+        CHECK_INT(driver_close(d), 0);
+        CHECK_INT(driver_close(plain), 0);
+        oracle_close();
+    }
+}
+
 /* A model whose memory does not keep what is needed behind a removed draft verifies none. */
 static void a_short_window_has_none(void)
 {
@@ -283,6 +321,7 @@ int main(void)
     RUN(a_cancelled_answer_leaves_a_valid_branch);
     RUN(a_sequence_that_keeps_a_draft_is_invalid);
     RUN(a_failed_call_verifies_none);
+    RUN(a_removal_that_fails_invalidates_idle_sessions);
     RUN(a_short_window_has_none);
     return CHECK_RESULT();
 }

@@ -223,7 +223,7 @@ static void draft(model *m, uint32_t n_seq, uint32_t k, uint32_t n_right)
                            .n_drafts = n_seq * (N - 1)};
     CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
     for (uint32_t s = 0; s < n_seq; s++) {
-        CHECK(m->ops->truncate(m, (uint16_t)s, k + 1 + n_right));
+        CHECK(m->ops->remove_drafts(m, (uint16_t)s, k + 1 + n_right) == MODEL_OK);
     }
 }
 

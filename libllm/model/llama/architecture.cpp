@@ -71,7 +71,7 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
  * either. In Llama 4, a window begins anew every 8,192 tokens. There op_truncate_floor is too cautious: behind such a
  * position it refuses to remove drafts.
  *
- * Recurrent states: op_truncate computes tokens again, which changes the logits of the call. So the call must have one
+ * Recurrent states: op_remove_drafts computes tokens again, which changes the logits of the call. So the call must have one
  * sequence only. */
 uint32_t model_llama_n_drafting(llm_memory memory, const char *architecture, uint32_t n_seq)
 {

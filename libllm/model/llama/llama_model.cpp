@@ -152,7 +152,7 @@ int32_t decoded(model_llama *m, const model_batch *b)
     }
 }
 
-/* Saves the state to which op_truncate goes back if it removes drafts. Returns false if memory is short. */
+/* Saves the state to which op_remove_drafts goes back. Returns false if memory is short. */
 bool save_before_drafts(model_llama *m, const model_batch *b)
 {
     model_llama_before_drafts *before = &m->before_drafts;
@@ -176,10 +176,6 @@ model_result op_decode(model *base, const model_batch *b)
 {
     model_llama *m = self(base);
     m->n_output_flags = 0;
-    if (m->has_failed) {
-        m->has_failed = false;
-        return MODEL_FAILED_ALL;
-    }
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
@@ -251,34 +247,6 @@ uint32_t op_truncate_floor(const model *base, uint16_t seq)
     return std::min(position, static_cast<uint32_t>(oldest) + m->info.n_window);
 }
 
-/* Removes drafts from a sequence with recurrent states. The state before the call is loaded, and the call's tokens up
- * to position k are computed again. */
-bool remove_drafts(model_llama *m, uint16_t seq, uint32_t k)
-{
-    const model_llama_before_drafts &before = m->before_drafts;
-    constexpr uint32_t most = MODEL_OUTPUTS_BESIDE + 1;
-    if (before.n_bytes == 0 || before.seq != seq || k <= before.position || k - before.position > most) {
-        return false;
-    }
-    const uint32_t n = k - before.position;
-    int32_t tokens[most], positions[most];
-    uint16_t seqs[most];
-    const uint8_t outputs[most] = {0};
-    for (uint32_t i = 0; i < n; i++) {
-        tokens[i] = m->tokens[i];
-        positions[i] = static_cast<int32_t>(before.position + i);
-        seqs[i] = seq;
-    }
-    const model_batch again = {n, tokens, positions, seqs, outputs, nullptr, nullptr, 0};
-    if (model_llama_state_load(m, seq, MODEL_STATE_CHECKPOINT, before.position, before.state.data(), before.n_bytes) !=
-        MODEL_OK) {
-        return false;
-    }
-    const model_result result = op_decode(m, &again);
-    m->has_failed = result == MODEL_FAILED_ALL;
-    return result == MODEL_OK;
-}
-
 bool op_truncate(model *base, uint16_t seq, uint32_t k)
 {
     model_llama *m = self(base);
@@ -287,9 +255,6 @@ bool op_truncate(model *base, uint16_t seq, uint32_t k)
     }
     if (k == m->positions[seq]) {
         return true;
-    }
-    if (m->is_stateful()) {
-        return remove_drafts(m, seq, k);
     }
     if (k < op_truncate_floor(base, seq)) {
         return false;
@@ -308,6 +273,41 @@ bool op_truncate(model *base, uint16_t seq, uint32_t k)
     m->positions[seq] = k;
     shared_prefixes_truncate(&m->shared, seq, k);
     return true;
+}
+
+/* Goes back to the state before the call, and computes the call's tokens up to position k again. */
+model_result compute_again(model_llama *m, uint16_t seq, uint32_t k)
+{
+    const model_llama_before_drafts &before = m->before_drafts;
+    constexpr uint32_t most = MODEL_OUTPUTS_BESIDE + 1;
+    if (before.n_bytes == 0 || before.seq != seq || k <= before.position || k - before.position > most) {
+        return MODEL_FAILED_BATCH;
+    }
+    const uint32_t n = k - before.position;
+    int32_t tokens[most], positions[most];
+    uint16_t seqs[most];
+    const uint8_t outputs[most] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = m->tokens[i];
+        positions[i] = static_cast<int32_t>(before.position + i);
+        seqs[i] = seq;
+    }
+    const model_batch again = {n, tokens, positions, seqs, outputs, nullptr, nullptr, 0};
+    if (model_llama_state_load(m, seq, MODEL_STATE_CHECKPOINT, before.position, before.state.data(), before.n_bytes) !=
+        MODEL_OK) {
+        return MODEL_FAILED_BATCH;
+    }
+    const model_result result = op_decode(m, &again);
+    return result == MODEL_OK || result == MODEL_FAILED_ALL ? result : MODEL_FAILED_BATCH;
+}
+
+model_result op_remove_drafts(model *base, uint16_t seq, uint32_t k)
+{
+    model_llama *m = self(base);
+    if (m->has(seq) && m->is_stateful()) {
+        return compute_again(m, seq, k);
+    }
+    return op_truncate(base, seq, k) ? MODEL_OK : MODEL_FAILED_BATCH;
 }
 
 void op_clear(model *base, uint16_t seq)
@@ -494,6 +494,7 @@ const model_ops model_llama_ops = {
     op_logits,
     op_truncate_floor,
     op_truncate,
+    op_remove_drafts,
     op_clear,
     op_position,
     op_used_bytes,

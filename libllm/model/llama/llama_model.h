@@ -226,7 +226,6 @@ struct model_llama final : model {
     std::vector<uint32_t> ends;       /* position of each sequence after the batch; valid for sequences in `touched` */
     std::vector<uint8_t> is_touched;
     model_llama_before_drafts before_drafts;
-    bool has_failed = false; /* op_truncate has made every sequence invalid. The next decode call reports this */
     const model_batch *running = nullptr; /* the batch of the current call, if the call can be stopped */
 
     bool is_stateful() const /* returns whether some layers have a recurrent state instead of one cell per token */

@@ -93,8 +93,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
     model_llama *m = self(base);
     /* Without a block table, llama.cpp copies between separate streams only in the next step. The copy would then
      * overwrite a state that has been loaded into dst meanwhile. */
-    if (m->has_failed || !m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst ||
-        m->positions[dst] != 0) {
+    if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }
     try {
@@ -129,7 +128,7 @@ size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, 
 {
     model_llama *m = self(base);
     blob_head head = {{MARK[0], MARK[1], MARK[2], MARK[3]}, static_cast<uint32_t>(kind), 0};
-    if (m->has_failed || !m->has(seq) || n_bytes <= sizeof head) {
+    if (!m->has(seq) || n_bytes <= sizeof head) {
         return 0;
     }
     try {

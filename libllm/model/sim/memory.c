@@ -164,16 +164,30 @@ static void forget_logits(sim_model *m)
     }
 }
 
-/* Whether the last call has added the tokens after the first k as drafts to a recurrent or hybrid sequence. */
-static bool can_remove_drafts(const sim_model *m, uint16_t seq, uint32_t k)
+bool sim_truncate(model *base, uint16_t seq, uint32_t k)
 {
-    return m->n_after_call > 0 && m->drafted_seq == seq && k < m->sequences[seq].position &&
-           m->sequences[seq].position - k < m->n_after_call;
+    sim_model *m = sim_of(base);
+    sim_sequence *s = sequence_at(m, seq);
+    assert(k > 0 && k <= s->position);
+    bool is_exact = k >= sim_truncate_floor(base, seq);
+    shared_prefixes_truncate(&m->shared, seq, k);
+    s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
+    if (!is_exact && !is_hybrid(m)) {
+        sim_sequence_spoil(m, s); /* the ring `kept` no longer contains the state after k tokens */
+    }
+    return is_exact;
 }
 
-static void remove_drafts(sim_model *m, sim_sequence *s, uint32_t k)
+model_result sim_remove_drafts(model *base, uint16_t seq, uint32_t k)
 {
+    sim_model *m = sim_of(base);
+    sim_sequence *s = sequence_at(m, seq);
+    if (!is_stateful(m)) {
+        return sim_truncate(base, seq, k) ? MODEL_OK : MODEL_FAILED_BATCH;
+    }
+    assert(m->drafted_seq == seq && k < s->position && s->position - k < m->n_after_call);
     const sim_state state = m->after_call[m->n_after_call - 1 - (s->position - k)];
+    shared_prefixes_truncate(&m->shared, seq, k);
     s->position = k;
     if (is_hybrid(m)) {
         s->recurrent = state;
@@ -183,25 +197,7 @@ static void remove_drafts(sim_model *m, sim_sequence *s, uint32_t k)
     }
     m->n_after_call = 0;
     forget_logits(m);
-}
-
-bool sim_truncate(model *base, uint16_t seq, uint32_t k)
-{
-    sim_model *m = sim_of(base);
-    sim_sequence *s = sequence_at(m, seq);
-    assert(k > 0 && k <= s->position);
-    if (can_remove_drafts(m, seq, k)) {
-        shared_prefixes_truncate(&m->shared, seq, k);
-        remove_drafts(m, s, k);
-        return true;
-    }
-    bool is_exact = k >= sim_truncate_floor(base, seq);
-    shared_prefixes_truncate(&m->shared, seq, k);
-    s->position = k; /* a hybrid's recurrent part is unchanged, so sequence_state returns a wrong state */
-    if (!is_exact && !is_hybrid(m)) {
-        sim_sequence_spoil(m, s); /* the ring `kept` no longer contains the state after k tokens */
-    }
-    return is_exact;
+    return MODEL_OK;
 }
 
 float *sim_logits(model *base, uint32_t i)

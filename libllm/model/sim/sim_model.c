@@ -62,6 +62,7 @@ static const model_ops sim_ops = {
     .logits = sim_logits,
     .truncate_floor = sim_truncate_floor,
     .truncate = sim_truncate,
+    .remove_drafts = sim_remove_drafts,
     .clear = sim_clear,
     .position = sim_position,
     .used_bytes = sim_used_bytes,

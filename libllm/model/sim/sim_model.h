@@ -180,6 +180,7 @@ model_result sim_decode(model *m, const model_batch *batch);
 float *sim_logits(model *m, uint32_t i);
 uint32_t sim_truncate_floor(const model *m, uint16_t seq);
 bool sim_truncate(model *m, uint16_t seq, uint32_t k);
+model_result sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
 void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
