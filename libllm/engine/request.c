@@ -2,8 +2,10 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "machine/last_words.h"
 #include "sessions/resuming.h"
 
 _Static_assert((int)MODEL_PIECE_BYTES_MAX <= (int)STOP_FEED_BYTES_MAX, "a token's text goes into stop_feed whole");
@@ -218,6 +220,31 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
     };
 }
 
+void request_describe(const request *r, char *out, size_t n_bytes)
+{
+    const branch *b = r->branch;
+    snprintf(out, n_bytes, "session %s (owner %u, %u tokens)", b->name[0] != '\0' ? b->name : "scratch",
+             (unsigned)b->owner, (unsigned)branch_n_tokens(b));
+}
+
+static void describe(const void *work, char *out, size_t n_bytes)
+{
+    request_describe(work, out, n_bytes);
+}
+
+/* Removes the rest of the draft from the model's sequence. The model may compute then, as in a step. */
+static void remove_drafts(request *r)
+{
+    session_table *table = r->branch->shared->session_table;
+    session_table_gauge(table, LLM_COUNTER_IN_STEP, 1);
+    last_words_working(describe, r);
+    const uint64_t began_us = clock_us();
+    r->drafting.removal = branch_reject_drafts(r->branch);
+    r->drafting.removal_us = clock_us() - began_us;
+    last_words_working(NULL, NULL);
+    session_table_gauge(table, LLM_COUNTER_IN_STEP, 0);
+}
+
 static void reject_drafts(request *r)
 {
     session_table *counters = r->branch->shared->session_table;
@@ -230,9 +257,7 @@ static void reject_drafts(request *r)
     }
     drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
     if (r->branch->n_drafts > 0) {
-        const uint64_t began_us = clock_us();
-        r->drafting.removal = branch_reject_drafts(r->branch);
-        r->drafting.removal_us = clock_us() - began_us;
+        remove_drafts(r);
     }
 }
 

@@ -123,6 +123,9 @@ bool request_accept_draft(request *r);
  * continues the request and returns true. */
 bool request_take_sampled(request *r, const model *m);
 
+/* Writes which session the request is for. The request has a branch. */
+void request_describe(const request *r, char *out, size_t n_bytes);
+
 /* Ends the request, in any phase, for a reason outside the generation. The request gives up its branch. */
 void request_end(request *r, llm_outcome outcome, llm_status status);
 

@@ -221,11 +221,9 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     size_t at = 0;
     for (uint32_t i = 0; i < t->n_requests && at < n_bytes; i++) {
         if (t->is_called[i]) {
-            const branch *b = t->requests[i]->branch;
-            const int n =
-                snprintf(out + at, n_bytes - at, "%ssession %s (owner %u, %u tokens)", at > 0 ? ", " : "",
-                         b->name[0] != '\0' ? b->name : "scratch", (unsigned)b->owner, (unsigned)branch_n_tokens(b));
-            at += (size_t)n;
+            char session[LAST_WORDS_BYTES_MAX];
+            request_describe(t->requests[i], session, sizeof session);
+            at += (size_t)snprintf(out + at, n_bytes - at, "%s%s", at > 0 ? ", " : "", session);
         }
     }
 }

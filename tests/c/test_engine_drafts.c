@@ -2,9 +2,12 @@
  * and its branches hold the same tokens, as an engine without drafts. */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine_driver.h"
+#include "machine/last_words.h"
 #include "model/sim/sim_model.h"
 
 #include "draft_oracle.h"
@@ -12,10 +15,16 @@
 model_result __real_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
 model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
 
-static atomic_bool keeps_drafts;
+static atomic_bool keeps_drafts, dies;
+static driver *dying;
 
 model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k)
 {
+    if (atomic_load(&dies)) {
+        const bool is_busy = llm_session_table_counter(dying->session_table, LLM_COUNTER_IN_STEP) == 1;
+        last_words_say(is_busy ? "busy" : "idle");
+        _exit(3);
+    }
     if (!atomic_load(&keeps_drafts)) {
         return __real_sim_remove_drafts(m, seq, k);
     }
@@ -303,6 +312,47 @@ static void a_removal_that_fails_invalidates_idle_sessions(void)
     }
 }
 
+/* In a process of its own. */
+static void die_in_a_removal(void)
+{
+    int32_t prompt[20];
+    make_prompt(prompt, 20, 1);
+    oracle_open("sim:recurrent,length=0", false, 50, 1);
+    dying = opened("sim:recurrent,length=0", true);
+    atomic_store(&dies, true);
+    driver_wait(dying,
+                driver_generate(
+                    dying, &(generate_call){
+                               .owner = 7, .session = "desk", .prompt = prompt, .n_prompt = 20, .max_tokens = 200}));
+    _exit(4);
+}
+
+/* The removal of drafts is like a step: a crash in it names the session, and the decode thread counts as busy. */
+static void last_words_name_the_session_of_a_removal(void)
+{
+    static const char expected[] = "failed and ends the process: busy; in the step: session desk (owner 7, ";
+    char log[4096];
+    int ends[2], how = 0;
+    CHECK_INT(pipe(ends), 0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        die_in_a_removal();
+    }
+    close(ends[1]);
+    size_t n_log = 0;
+    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
+        n_log += (size_t)n;
+    }
+    log[n_log] = '\0';
+    close(ends[0]);
+    waitpid(child, &how, 0);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 3);
+    CHECK(strstr(log, expected) != NULL);
+}
+
 /* A model whose memory does not keep what is needed behind a removed draft verifies none. */
 static void a_short_window_has_none(void)
 {
@@ -322,6 +372,7 @@ int main(void)
     RUN(a_sequence_that_keeps_a_draft_is_invalid);
     RUN(a_failed_call_verifies_none);
     RUN(a_removal_that_fails_invalidates_idle_sessions);
+    RUN(last_words_name_the_session_of_a_removal);
     RUN(a_short_window_has_none);
     return CHECK_RESULT();
 }
