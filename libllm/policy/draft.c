@@ -12,9 +12,6 @@ static const double COST_FIRST = 0.1;
 static const double COST_SHARE = 0.3, RATIO_MAX = 40; /* a larger ratio is an outlier */
 /* how much of a measured ratio above the assumed one is replaced by the assumed one in each step without drafts */
 static const double FORGOTTEN = 1 / 512.0;
-/* a removal computes at most the tokens of the step again. If an outlier counted, no draft would be verified any more,
- * and no removal be measured */
-static const double REMOVAL_MAX = 2;
 enum { PLAIN_EVERY = 32 };
 /* Drafts must promise this much more speed, because the promise is only an estimate. */
 static const double GAIN_MIN = 1.03, SPEED_MIN = 0.98;
@@ -98,13 +95,6 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
     costs->ratio[s] = costs->ratio[s] == 0 ? bounded : costs->ratio[s] + COST_SHARE * (bounded - costs->ratio[s]);
 }
 
-void draft_learn_removal(draft_costs *costs, double us)
-{
-    const double ratio = costs->plain_us > 0 ? us / costs->plain_us : 0;
-    const double bounded = ratio > REMOVAL_MAX ? REMOVAL_MAX : ratio;
-    costs->removal = costs->removal == 0 ? bounded : costs->removal + COST_SHARE * (bounded - costs->removal);
-}
-
 static double ratio_of(const draft_costs *costs, uint32_t s)
 {
     return costs->ratio[s] > 0 ? costs->ratio[s] : assumed_ratio(s);
@@ -124,6 +114,20 @@ double draft_cost(const draft_costs *costs, uint32_t n_drafts)
         }
     }
     return least + (largest - least) * (n_drafts - below) / (most - below);
+}
+
+/* A removal computes at most the tokens of the step again. So a ratio above the cost of the longest draft is an outlier.
+ * If outliers counted, no draft would be verified any more, and no removal be measured. */
+static double bounded_removal(const draft_costs *costs, double ratio)
+{
+    const double most = draft_cost(costs, DRAFT_TOKENS_MAX);
+    return ratio < most ? ratio : most;
+}
+
+void draft_learn_removal(draft_costs *costs, double us)
+{
+    const double ratio = bounded_removal(costs, costs->plain_us > 0 ? us / costs->plain_us : 0);
+    costs->removal = costs->removal == 0 ? ratio : costs->removal + COST_SHARE * (ratio - costs->removal);
 }
 
 /* The draft tokens in the order in which they are worth verifying. */
@@ -170,7 +174,7 @@ static double cost_of(const draft_order *order, uint32_t k, const draft_costs *c
     for (uint32_t j = 0; j < k; j++) {
         n_removals += order->loss[j];
     }
-    return draft_cost(costs, k) + costs->removal * n_removals;
+    return draft_cost(costs, k) + bounded_removal(costs, costs->removal) * n_removals;
 }
 
 /* Returns how many of the first tokens in `order` give the most tokens per time. */

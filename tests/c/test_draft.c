@@ -137,6 +137,32 @@ static void a_wrong_draft_costs_its_removal(void)
     CHECK_INT(n, n_free);
 }
 
+/* A removal is at most as slow as a step with the longest draft, also where such a step is slow. */
+static void a_slow_removal_counts_up_to_a_step(void)
+{
+    const draft_rates fair = rates_of(0.82);
+    const draft_candidate candidate = {16, 8, &fair};
+    uint32_t n_slow = 0, n_outlier = 0;
+    draft_costs costs = costs_of(1, 0.25);
+    for (int i = 0; i < 20; i++) {
+        draft_learn_removal(&costs, 2000);
+    }
+    draft_plan(&candidate, 1, 16, &costs, &n_slow);
+    CHECK(n_slow > 0);
+    for (int i = 0; i < 20; i++) {
+        draft_learn_removal(&costs, 4500);
+    }
+    draft_plan(&candidate, 1, 16, &costs, &n_slow);
+    CHECK_INT(n_slow, 0);
+    const draft_rates good = rates_of(0.97);
+    const draft_candidate likely = {16, 8, &good};
+    for (int i = 0; i < 20; i++) {
+        draft_learn_removal(&costs, 1e9);
+    }
+    draft_plan(&likely, 1, 16, &costs, &n_outlier);
+    CHECK(n_outlier > 0);
+}
+
 /* Without the time of a plain step there is nothing to compare with. */
 static void costs_are_measured_first_and_again(void)
 {
@@ -238,6 +264,7 @@ int main(void)
     RUN(a_draft_always_follows_its_match);
     RUN(drafts_are_verified_where_they_pay);
     RUN(a_wrong_draft_costs_its_removal);
+    RUN(a_slow_removal_counts_up_to_a_step);
     RUN(costs_are_measured_first_and_again);
     RUN(an_outlier_is_forgotten);
     RUN(a_low_cost_is_kept);
