@@ -26,9 +26,11 @@ static void collect_requests(decode *d)
 {
     step_begin(&d->step);
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (can_run(d->requests[i])) {
-            step_add(&d->step, d->requests[i]);
+        request *r = d->requests[i];
+        if (can_run(r)) {
+            step_add(&d->step, r);
         }
+        d->step.n_sampling += request_moves(r) && r->is_sampling;
     }
 }
 

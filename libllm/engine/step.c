@@ -41,7 +41,7 @@ bool step_has_drafts(const step *t)
 
 void step_begin(step *t)
 {
-    t->n_requests = 0;
+    t->n_requests = t->n_sampling = 0;
 }
 
 /* Keeps requests in the order of their slots. Each slot can have its own part of the KV cache, a stream. Sequences with
@@ -92,10 +92,11 @@ static void choose_checkpoint(step *t)
     }
 }
 
-/* Whether the number of requests allows drafts in a call. */
+/* Whether the number of requests allows drafts in a call. A request that takes no part in the step, because its token is
+ * still being picked, counts for n_drafting: the removal of drafts from recurrent states would delay it. */
 static bool can_verify(const step *t)
 {
-    return t->n_requests <= t->model->info.n_drafting && t->n_requests <= DRAFT_REQUESTS_MAX;
+    return t->n_requests + t->n_sampling <= t->model->info.n_drafting && t->n_requests <= DRAFT_REQUESTS_MAX;
 }
 
 /* How many draft tokens the request could verify. A slow sampler picks in another thread. The model's logits after a

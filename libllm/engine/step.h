@@ -48,6 +48,9 @@ typedef struct step {
     /* the current step; the first arrays have an element per request, the last four an element per token of the
      * batch */
     uint32_t n_requests;
+    uint32_t
+        n_sampling; /* running requests that are not in the step, because sampling threads pick their tokens. Counted
+                          * by the caller of step_add */
     request *requests[LLM_SEQUENCES_MAX];
     uint32_t take[LLM_SEQUENCES_MAX];
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the request's last token, drafts not counted */

@@ -14,8 +14,10 @@
 
 model_result __real_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
 model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k);
+int __real_sampler_next(sampler *s, float *logits, int32_t *token);
+int __wrap_sampler_next(sampler *s, float *logits, int32_t *token);
 
-static atomic_bool keeps_drafts, dies;
+static atomic_bool keeps_drafts, dies, holds_picks, is_held;
 static driver *dying;
 
 model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k)
@@ -35,6 +37,15 @@ model_result __wrap_sim_remove_drafts(model *m, uint16_t seq, uint32_t k)
         sim_sequence_spoil(sim_of(m), &sim_of(m)->sequences[i]);
     }
     return MODEL_FAILED_ALL;
+}
+
+int __wrap_sampler_next(sampler *s, float *logits, int32_t *token)
+{
+    while (atomic_load(&holds_picks)) {
+        atomic_store(&is_held, true);
+        usleep(1000);
+    }
+    return __real_sampler_next(s, logits, token);
 }
 
 enum { N_CASES = 40, N_TOGETHER = 5, N_PROMPT_MAX = 60, N_TOKENS_MAX = 1024 };
@@ -353,6 +364,31 @@ static void last_words_name_the_session_of_a_removal(void)
     CHECK(strstr(log, expected) != NULL);
 }
 
+/* Recurrent states: no drafts while another request waits for its token, though only one request is in the steps. */
+static void a_request_whose_token_is_picked_counts(void)
+{
+    static const char name[] = "sim:recurrent,length=0";
+    int32_t prompts[2][20];
+    make_prompt(prompts[0], 20, 1);
+    make_prompt(prompts[1], 20, 2);
+    const generate_call drafted = {.session = "a", .prompt = prompts[0], .n_prompt = 20, .max_tokens = 100};
+    const generate_call picked = {
+        .session = "b", .prompt = prompts[1], .n_prompt = 20, .max_tokens = 20, .constraint = forms[0]};
+    oracle_open(name, false, 50, 1);
+    driver *d = opened(name, true);
+    atomic_store(&holds_picks, true);
+    const uint64_t asked = driver_generate(d, &picked);
+    while (!atomic_load(&is_held)) {
+        usleep(1000);
+    }
+    CHECK_INT(driver_wait(d, driver_generate(d, &drafted))->finished.n_drafted, 0);
+    atomic_store(&holds_picks, false);
+    CHECK_INT(driver_wait(d, asked)->status, LLM_OK);
+    CHECK(driver_wait(d, driver_generate(d, &drafted))->finished.n_drafted > 0);
+    CHECK_INT(driver_close(d), 0);
+    oracle_close();
+}
+
 /* A model whose memory does not keep what is needed behind a removed draft verifies none. */
 static void a_short_window_has_none(void)
 {
@@ -373,6 +409,7 @@ int main(void)
     RUN(a_failed_call_verifies_none);
     RUN(a_removal_that_fails_invalidates_idle_sessions);
     RUN(last_words_name_the_session_of_a_removal);
+    RUN(a_request_whose_token_is_picked_counts);
     RUN(a_short_window_has_none);
     return CHECK_RESULT();
 }
