@@ -267,7 +267,7 @@ void model_llama_embedder_open(model_llama *m, const model_options &o)
     m->info.n_embedding = static_cast<uint32_t>(llama_model_n_embd_out(m->weights));
     const uint32_t n_wished = o.n_ctx != 0 ? m->info.n_ctx : std::min(m->info.n_ctx, TOKENS_MAX);
     const uint32_t n_tokens =
-        model_llama_text_plan(o.path, m->loading.params, context_params(m), {n_wished, o.n_ctx != 0, 0, 0});
+        model_llama_text_plan(o.path, m->loading.params, context_params(m), {n_wished, o.n_ctx != 0, 0, 0, false});
     m->info.n_ctx = m->info.n_embedding_tokens = n_tokens;
     m->embedder.context = context_open(m);
     const int32_t token = 0;

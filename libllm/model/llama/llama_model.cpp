@@ -164,6 +164,7 @@ bool save_before_drafts(model_llama *m, const model_batch *b)
     before->position = m->positions[before->seq];
     const size_t n_bytes = model_llama_state_bytes(m, before->seq, MODEL_STATE_CHECKPOINT);
     try {
+        before->state.reserve(n_bytes); /* exactly: resize alone would allocate up to twice as much */
         before->state.resize(std::max(n_bytes, before->state.size()));
     } catch (const std::bad_alloc &) {
         return false;

@@ -121,7 +121,8 @@ inline uint32_t model_llama_padded(uint32_t n)
 /* Bytes that sequences take. Each token costs token_bytes. Layers with a sliding window add window_token_bytes for each
  * of the last n_window_tokens tokens. */
 struct model_llama_cost {
-    uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens */
+    uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens,
+                                     * and in host memory one more for before_drafts */
     uint64_t token_bytes = 0;        /* bytes of one token in the layers that keep all tokens */
     uint64_t window_token_bytes = 0; /* bytes of one token in the layers that keep only n_window_tokens tokens */
     uint32_t n_window_tokens = 0;
@@ -342,7 +343,8 @@ struct model_llama_wish {
     uint32_t n_ctx; /* tokens of one sequence */
     bool is_exact;  /* true if n_ctx tokens must fit, otherwise fewer tokens are allowed */
     uint32_t n_window;
-    uint64_t budget; /* most bytes of the state. 0 means a share of the free memory */
+    uint64_t budget;  /* most bytes of the state. 0 means a share of the free memory */
+    bool is_stateful; /* some layers have a recurrent state */
 };
 
 struct model_llama_reserve {

@@ -296,7 +296,7 @@ int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 
 model_llama_wish wish_of(const model_llama *m, const model_options &o)
 {
-    return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
+    return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max, m->is_stateful()};
 }
 
 /* Chooses the number of cells in a device's memory, where all cells take memory at once. */
