@@ -23,9 +23,7 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
-constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* if fewer tokens are removed, the pages of their cells are kept, because
-                                              * the pages will be needed soon */
-constexpr int32_t FAILED_CODE = -3;          /* result of llama_decode if the computation failed */
+constexpr int32_t FAILED_CODE = -3; /* result of llama_decode if the computation failed */
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
 
@@ -268,7 +266,7 @@ bool op_truncate(model *base, uint16_t seq, uint32_t k)
     } catch (...) {
         return false;
     }
-    if (m->positions[seq] - k >= TRIMMED_TOKENS_MIN) {
+    if (m->positions[seq] - k >= MODEL_LLAMA_TRIMMED_TOKENS_MIN) {
         llama_memory_seq_trim(m->memory, seq);
     }
     m->positions[seq] = k;

@@ -184,6 +184,9 @@ class model_llama_undo {
     size_t n_bytes = 0;
 };
 
+/* If fewer tokens are removed from a sequence, the pages of their cells are kept, because the pages will be needed soon. */
+enum { MODEL_LLAMA_TRIMMED_TOKENS_MIN = 256 };
+
 /* The state of a sequence with recurrent states before a decode call that contains drafts. */
 struct model_llama_before_drafts {
     std::vector<uint8_t> state; /* as long as the largest state so far */

@@ -67,7 +67,9 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }
-    llama_memory_seq_trim(m->memory, seq);
+    if (m->positions[seq] < k || m->positions[seq] - k >= MODEL_LLAMA_TRIMMED_TOKENS_MIN) {
+        llama_memory_seq_trim(m->memory, seq);
+    }
     return holds(m, seq, k);
 }
 
