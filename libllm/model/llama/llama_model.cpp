@@ -59,7 +59,8 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
         }
         m->ends[seq]++;
     }
-    return b->n_drafts == 0 || m->touched.size() <= m->info.n_drafting;
+    return b->n_drafts == 0 ||
+           (m->touched.size() <= m->info.n_drafting && b->n <= m->touched.size() * (MODEL_OUTPUTS_BESIDE + 1));
 }
 
 /* Returns how many of `used` bytes are counted twice, because sequences refer to the same memory. */

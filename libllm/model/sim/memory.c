@@ -356,6 +356,7 @@ static void step(sim_model *m, const model_batch *b)
         sim_sequence *s = &m->sequences[b->seqs[i]];
         sequence_consume(m, s, b->tokens[i]);
         if (b->n_drafts > 0 && is_stateful(m)) {
+            assert(m->n_after_call <= MODEL_OUTPUTS_BESIDE);
             m->drafted_seq = b->seqs[i];
             m->after_call[m->n_after_call++] = is_hybrid(m) ? s->recurrent : *sim_kept_at(m, s, s->position);
         }
