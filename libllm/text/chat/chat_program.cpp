@@ -80,9 +80,14 @@ void fill_context(jinja::context &context, const chat_rendering &r, size_t n_mes
  * rendering makes the values again. */
 class shared_values {
   public:
-    explicit shared_values(chat_given *given_) : given(given_) {}
+    explicit shared_values(chat_given *given_) : given(given_)
+    {
+        given->outcomes.begin_rendering();
+        chat_outcomes::current() = &given->outcomes;
+    }
     ~shared_values()
     {
+        chat_outcomes::current() = nullptr;
         if (chat_trace::current().n_given_changes != n_before) {
             *given = chat_given();
         }

@@ -15,6 +15,7 @@
 #include "text/chat/chat_control.h"
 #include "text/chat/chat_family.h"
 #include "text/chat/chat_form.h"
+#include "text/template/chat_loop.h"
 
 struct chat_request;
 
@@ -48,6 +49,7 @@ struct chat_programs {
 struct chat_given {
     std::vector<jinja::value> messages; /* empty if the values have to be made */
     jinja::value tools;                 /* NULL if there are no tools */
+    chat_outcomes outcomes;
 };
 
 /* One rendering of a request. All renderings of a request get the same time, because their texts are compared with each

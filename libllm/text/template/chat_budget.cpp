@@ -107,6 +107,12 @@ void chat_budget::compare(uint64_t n_names)
     comparisons += n_names;
 }
 
+void chat_budget::pay(const chat_cost &cost)
+{
+    spend(cost.steps);
+    produce(cost.bytes);
+}
+
 void chat_budget::link()
 {
     if (++links > LINKS_MAX) {

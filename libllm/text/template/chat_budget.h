@@ -33,6 +33,20 @@ struct value_weight {
     uint32_t depth = 0;
 };
 
+/* Work that was charged to a budget, without links. */
+struct chat_cost {
+    uint64_t steps = 0, bytes = 0;
+
+    chat_cost plus(const chat_cost &other) const
+    {
+        return {steps + other.steps, bytes + other.bytes};
+    }
+    chat_cost minus(const chat_cost &other) const
+    {
+        return {steps - other.steps, bytes - other.bytes};
+    }
+};
+
 class chat_budget {
   public:
     /* Makes the budget of a request of `request_bytes` bytes; a longer request gets a larger budget. Until this object
@@ -51,12 +65,22 @@ class chat_budget {
     }
 
     /* These functions throw chat_limit when the budget is used up, and in every call after that. */
-    void enter();                   /* pays for entering one node of the template */
-    void spend(uint64_t steps);     /* pays for work; a step takes about a microsecond */
-    void produce(uint64_t n_bytes); /* pays for n_bytes of new texts and values */
-    void compare(uint64_t n_names); /* pays for comparing member names while JSON objects are parsed */
-    void link();                    /* pays for putting a list or object into another list or object */
+    void enter();                    /* pays for entering one node of the template */
+    void spend(uint64_t steps);      /* pays for work; a step takes about a microsecond */
+    void produce(uint64_t n_bytes);  /* pays for n_bytes of new texts and values */
+    void compare(uint64_t n_names);  /* pays for comparing member names while JSON objects are parsed */
+    void link();                     /* pays for putting a list or object into another list or object */
+    void pay(const chat_cost &cost); /* pays for steps and bytes */
     [[noreturn]] void refuse(const char *why);
+
+    chat_cost spent() const
+    {
+        return {steps, bytes};
+    }
+    bool covers(const chat_cost &cost) const /* returns whether pay would not throw because of the steps and bytes */
+    {
+        return exceeded == nullptr && cost.steps <= steps_max - steps && cost.bytes <= bytes_max - bytes;
+    }
 
     /* Computes the size of a value, and pays one step for each of its parts. If `forbidden` is not NULL and is one of
      * the parts, throws chat_limit. `forbidden` is the list or object into which the caller will put the value.

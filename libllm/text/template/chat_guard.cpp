@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "text/template/chat_budget.h"
+#include "text/template/chat_loop.h"
 #include "text/template/chat_operation.h"
 #include "text/template/chat_trace.h"
 
@@ -57,6 +58,11 @@ value run(const jinja::identifier &node, context &ctx)
         chat_trace::current().n_asks++;
     }
     return node.jinja::identifier::execute_impl(ctx);
+}
+
+value run(const jinja::for_statement &node, context &ctx)
+{
+    return chat_loop_run(node, ctx);
 }
 
 value run(const jinja::macro_statement &node, context &ctx)
@@ -231,6 +237,7 @@ value run(const jinja::set_statement &node, context &ctx)
     chat_operation_insert(target, item);
     count_change_of(target);
     target->insert(jinja::mk_val<jinja::value_string>(cast_stmt<jinja::identifier>(member->property)->val), item);
+    chat_loop_note(*member, item);
     return jinja::mk_val<jinja::value_undefined>();
 }
 
