@@ -144,9 +144,8 @@ async def test_more_requests_than_the_engine_takes(serve: Serve) -> None:
     daemon = await serve(model=SLOW, ctx_size=200_000)
     asked = await running(daemon, "a")
     n_asked = limits.SCRATCH_QUEUE_MAX + 16
-    scratch = [
-        asyncio.create_task(daemon.ask("POST", "/v1/completions", {"prompt": "x", **ENDLESS})) for _ in range(n_asked)
-    ]
+    prompt = {"prompt": [300], **ENDLESS}  # a token: a text would wait to be tokenized, in a queue with its own limit
+    scratch = [asyncio.create_task(daemon.ask("POST", "/v1/completions", prompt)) for _ in range(n_asked)]
     refused = []
     for task in asyncio.as_completed(scratch):
         refused.append(await task)
