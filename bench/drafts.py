@@ -47,11 +47,15 @@ BIAS = {"logit_bias": {"100": 100}}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=0, metavar="N", help="tokens of an answer (200, with --short 80)")
+    parser.add_argument(
+        "--draft-model", default="", metavar="NAME", help="use this draft model, a model as for --model; without: none"
+    )
     parser.add_argument("--streams", type=int, default=1, metavar="N", help="answers at once (%(default)s)")
 
 
 def about(options: argparse.Namespace) -> str:
-    return f"{options.streams} answers of {_n_tokens(options)} tokens at once, with drafts and without"
+    guessing = f" of {options.draft_model}" if options.draft_model else ""
+    return f"{options.streams} answers of {_n_tokens(options)} tokens at once, with drafts{guessing} and without"
 
 
 def _n_tokens(options: argparse.Namespace) -> int:
@@ -71,9 +75,10 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             "counts": ({"messages": [{"role": "user", "content": "Count from 1 to 200."}]}, SAME_AT_LEAST),
             "calls a tool": (CALL, GRAMMAR_AT_LEAST),
         }
-    with daemon(path) as auto, daemon(path, speculate="off") as off:
+    own: dict[str, str] = {"draft_model": models.path_of(options.draft_model)} if options.draft_model else {}
+    with daemon(path, **own) as auto, daemon(path, speculate="off") as off:
         for case, (body, at_least) in cases.items():
-            shares, accepted = [], Tally(0, 0)
+            shares, accepted = [], Tally(0, 0, 0)
             for repeat in range(options.repeats or REPEATS):
                 report.progress(f"{case}: {repeat + 1}")
                 without_s, _ = _answers(off, body, options)
@@ -82,6 +87,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             report.add(Figure(case=case, quantity="speed / without", unit="", values=shares, at_least=at_least))
             report.add(Figure(case=case, quantity="accepted drafts", unit="tokens", values=[accepted.n_all]))
             report.add(Figure(case=case, quantity="of a grammar", unit="tokens", values=[accepted.n_of_grammar]))
+            if options.draft_model:
+                report.add(Figure(case=case, quantity="of a draft model", unit="tokens", values=[accepted.n_of_model]))
 
 
 class Tally(NamedTuple):
@@ -89,6 +96,7 @@ class Tally(NamedTuple):
 
     n_all: float
     n_of_grammar: float
+    n_of_model: float
 
 
 def _answers(server: Server, body: dict[str, Any], options: argparse.Namespace) -> tuple[float, Tally]:
@@ -104,4 +112,6 @@ def _answers(server: Server, body: dict[str, Any], options: argparse.Namespace) 
     def mean(name: str) -> float:
         return sum(float(one.get(name, 0)) for one in sessions) / len(sessions)
 
-    return mean("decode_ms") / 1000, Tally(mean("accepted_tokens"), mean("grammar_accepted_tokens"))
+    return mean("decode_ms") / 1000, Tally(
+        mean("accepted_tokens"), mean("grammar_accepted_tokens"), mean("model_accepted_tokens")
+    )

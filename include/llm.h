@@ -149,6 +149,9 @@ typedef struct llm_engine_options {
     uint32_t exact;
     /* With nonzero, no model call verifies drafts. Drafts make answers faster, and never change them: see drafting.h. */
     uint32_t no_drafts;
+    /* A smaller model with the same vocabulary, which guesses drafts while one request decodes, or NULL. LLM_INVALID if
+     * its vocabulary is another one */
+    const char *draft_model;
     uint32_t command_ring_bytes; /* 0: enough for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;   /* 0: 1 MiB */
     uint32_t allow_oversize;     /* nonzero allows a model that is larger than the available memory */

@@ -31,7 +31,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_SESSION_TABLE_VERSION = 9 };
+enum { LLM_SESSION_TABLE_VERSION = 10 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). The session table, /metrics and llmctl are made from this list. Kinds: c
  * is a counter, g is a gauge, t is a counter of time. Times are microseconds in the session table, and seconds in
@@ -45,6 +45,8 @@ enum { LLM_SESSION_TABLE_VERSION = 9 };
     X(ACCEPTED_TOKENS, "accepted_tokens_total", 'c', "Draft tokens that became part of an answer.")                    \
     X(GRAMMAR_DRAFTED_TOKENS, "grammar_drafted_tokens_total", 'c', "Verified draft tokens from a grammar.")            \
     X(GRAMMAR_ACCEPTED_TOKENS, "grammar_accepted_tokens_total", 'c', "Accepted draft tokens from a grammar.")          \
+    X(MODEL_DRAFTED_TOKENS, "model_drafted_tokens_total", 'c', "Verified draft tokens from the draft model.")          \
+    X(MODEL_ACCEPTED_TOKENS, "model_accepted_tokens_total", 'c', "Accepted draft tokens from the draft model.")        \
     X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was reused.")                              \
     X(STARTED_NEW, "started_new_total", 'c', "Requests started with reason new.")                                      \
     X(STARTED_EXACT_PREFIX, "started_exact_prefix_total", 'c', "Requests started with reason exact_prefix.")           \

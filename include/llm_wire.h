@@ -227,7 +227,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
  *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
  *             stop_index, queue_us, prefill_us, decode_us, seed, n_drafted, n_accepted, n_grammar_drafted,
- *             n_grammar_accepted
+ *             n_grammar_accepted, n_model_drafted, n_model_accepted
  *   REPLY     request, status, entry, n_tokens, os_error
  *   FORGOTTEN owner, session
  *   CONSUMED  request, n_tokens, prefill_us
@@ -313,6 +313,8 @@ typedef enum llm_event_op {
     X(FINISHED, n_accepted)                                                                                            \
     X(FINISHED, n_grammar_drafted)                                                                                     \
     X(FINISHED, n_grammar_accepted)                                                                                    \
+    X(FINISHED, n_model_drafted)                                                                                       \
+    X(FINISHED, n_model_accepted)                                                                                      \
     X(REPLY, request)                                                                                                  \
     X(REPLY, status)                                                                                                   \
     X(REPLY, entry)                                                                                                    \

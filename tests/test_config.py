@@ -49,6 +49,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "oversize": ("allow", "allow"),
     "gap_target_ms": ("50", 50),
     "speculate": ("off", "off"),
+    "draft_model": ("sim:dense", "sim:dense"),
     "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
     "open": ("on", True),
     "allowed_hosts": ("a.example, b.example", ("a.example", "b.example")),

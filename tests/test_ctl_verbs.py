@@ -122,6 +122,13 @@ def test_drafts_are_counted_per_source(daemon: FakeDaemon, capsys: pytest.Captur
     assert "    drafts: lookup 4 of 1,007 accepted, grammar 4 of 5 accepted" in capsys.readouterr().out.splitlines()
 
 
+def test_drafts_of_a_model_are_counted_if_there_are_any(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"drafted_tokens": 12, "accepted_tokens": 9, "model_drafted_tokens": 7, "model_accepted_tokens": 6}
+    explained(daemon, turn(**counts))
+    line = "    drafts: lookup 3 of 5 accepted, grammar 0 of 0 accepted, model 6 of 7 accepted"
+    assert line in capsys.readouterr().out.splitlines()
+
+
 def test_counts_read_at_two_moments_are_not_negative(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     counts = {"drafted_tokens": 3, "accepted_tokens": 1, "grammar_drafted_tokens": 5, "grammar_accepted_tokens": 4}
     explained(daemon, turn(**counts))

@@ -247,7 +247,7 @@ def _unreadable_template(config: Config, why: str) -> StartError:
 
 
 # Maps fields of EngineOptions to the options of llmd that set them. Only the engine can check these fields.
-_OPTIONS = {name: name for name in ("model", "kv_type", "state_dir")}
+_OPTIONS = {name: name for name in ("model", "draft_model", "kv_type", "state_dir")}
 _OPTIONS |= {"n_ctx": "ctx_size", "chat_template": "chat_template_file"}
 
 

@@ -146,7 +146,8 @@ typedef struct wire_finished {
     int32_t stop_index;
     uint64_t queue_us, prefill_us, decode_us, seed;
     uint32_t n_drafted, n_accepted;
-    uint32_t n_grammar_drafted, n_grammar_accepted; /* included in the two above */
+    uint32_t n_grammar_drafted, n_grammar_accepted; /* included in n_drafted and n_accepted */
+    uint32_t n_model_drafted, n_model_accepted;     /* included in n_drafted and n_accepted */
 } wire_finished;
 
 /* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because

@@ -390,7 +390,7 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
                              f->n_generated, f->n_resident, f->n_visible));
     wire_write_int(w, f->stop_index);
     write_numbers(w, NUMBERS(f->queue_us, f->prefill_us, f->decode_us, f->seed, f->n_drafted, f->n_accepted,
-                             f->n_grammar_drafted, f->n_grammar_accepted));
+                             f->n_grammar_drafted, f->n_grammar_accepted, f->n_model_drafted, f->n_model_accepted));
     end_event(w, begin);
 }
 

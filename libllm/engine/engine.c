@@ -90,7 +90,17 @@ static int open_model(llm_engine *e, const llm_engine_options *o, char *error, s
         .allow_oversize = o->allow_oversize != 0,
         .crash_notice = o->crash_notice,
     };
-    const int status = model_open(o->model, &options, &e->model, error, error_bytes);
+    const bool has_draft_model = o->draft_model != NULL && o->draft_model[0] != '\0' && o->no_drafts == 0;
+    int status = LLM_OK;
+    if (has_draft_model) {
+        status = draft_model_open(&e->draft_model, o->draft_model, &options, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = model_open(o->model, &options, &e->model, error, error_bytes);
+    }
+    if (status == LLM_OK && has_draft_model) {
+        status = draft_model_match(&e->draft_model, e->model, error, error_bytes);
+    }
     return status != LLM_OK ? status : chat_open(e->model, &e->chat, error, error_bytes);
 }
 
@@ -316,6 +326,7 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
         .table = &e->table,
         .gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT,
         .has_drafts = o->no_drafts == 0,
+        .draft_model = e->draft_model.model != NULL ? &e->draft_model : NULL,
         .checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY,
     };
     e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;
@@ -402,6 +413,7 @@ void llm_engine_close(llm_engine *e)
     if (e->model != NULL) {
         e->model->ops->close(e->model);
     }
+    draft_model_close(&e->draft_model);
     ring_close(e->commands);
     ring_close(e->events);
     notifier_close(e->command_notifier);

@@ -8,6 +8,7 @@
 
 #include "text/chat/chat.h"
 #include "engine/decode.h"
+#include "engine/draft_model.h"
 #include "boundary/notifier.h"
 #include "llm.h"
 #include "model/model.h"
@@ -17,6 +18,7 @@
 
 struct llm_engine {
     model *model;
+    draft_model draft_model; /* used by the decode thread only */
     session_table *session_table;
     chat *chat;
     ledger ledger;

@@ -197,7 +197,7 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
     const uint32_t n_tokens = began ? branch_n_tokens(r->branch) : 0;
     const uint32_t n_prompt_done = n_tokens < n_prompt ? n_tokens : n_prompt;
     const uint32_t n_kept = r->plan.n_keep;
-    const uint32_t *drafted = r->drafting.n_drafted, *accepted = r->drafting.n_accepted;
+    const drafting *d = &r->drafting;
     return (wire_finished){
         .request = r->id,
         .outcome = outcome,
@@ -213,10 +213,12 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
         .prefill_us = between_us(r->started_us, prefill_end),
         .decode_us = between_us(r->decoding_us, now),
         .seed = sampler_seed(r->sampler),
-        .n_drafted = drafted[DRAFT_LOOKUP] + drafted[DRAFT_GRAMMAR],
-        .n_accepted = accepted[DRAFT_LOOKUP] + accepted[DRAFT_GRAMMAR],
-        .n_grammar_drafted = drafted[DRAFT_GRAMMAR],
-        .n_grammar_accepted = accepted[DRAFT_GRAMMAR],
+        .n_drafted = d->n_drafted[DRAFT_LOOKUP] + d->n_drafted[DRAFT_GRAMMAR] + d->n_drafted[DRAFT_MODEL],
+        .n_accepted = d->n_accepted[DRAFT_LOOKUP] + d->n_accepted[DRAFT_GRAMMAR] + d->n_accepted[DRAFT_MODEL],
+        .n_grammar_drafted = d->n_drafted[DRAFT_GRAMMAR],
+        .n_grammar_accepted = d->n_accepted[DRAFT_GRAMMAR],
+        .n_model_drafted = d->n_drafted[DRAFT_MODEL],
+        .n_model_accepted = d->n_accepted[DRAFT_MODEL],
     };
 }
 
@@ -254,6 +256,9 @@ static void reject_drafts(request *r)
     if (d->source == DRAFT_GRAMMAR) {
         session_table_count(counters, LLM_COUNTER_GRAMMAR_DRAFTED_TOKENS, d->n_taken);
         session_table_count(counters, LLM_COUNTER_GRAMMAR_ACCEPTED_TOKENS, d->n_right);
+    } else if (d->source == DRAFT_MODEL) {
+        session_table_count(counters, LLM_COUNTER_MODEL_DRAFTED_TOKENS, d->n_taken);
+        session_table_count(counters, LLM_COUNTER_MODEL_ACCEPTED_TOKENS, d->n_right);
     }
     drafting_learn(&r->drafting, r->is_sampling ? -1 : r->next_token);
     if (r->branch->n_drafts > 0) {

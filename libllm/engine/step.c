@@ -34,11 +34,6 @@ void step_close(step *t)
 
 /* ---- the plan: how many tokens each request consumes ---- */
 
-bool step_has_drafts(const step *t)
-{
-    return t->has_drafts && t->model->info.n_drafting > 0;
-}
-
 void step_begin(step *t)
 {
     t->n_requests = t->n_sampling = 0;
@@ -92,44 +87,6 @@ static void choose_checkpoint(step *t)
     }
 }
 
-/* Whether the number of requests allows drafts in a call. A request that takes no part in the step, because its token is
- * still being picked, counts for n_drafting: the removal of drafts from recurrent states would delay it. */
-static bool can_verify(const step *t)
-{
-    return t->n_requests + t->n_sampling <= t->model->info.n_drafting && t->n_requests <= DRAFT_REQUESTS_MAX;
-}
-
-/* How many draft tokens the request could verify. A slow sampler picks in another thread. The model's logits after a
- * draft token are gone before that thread is done. A checkpoint is saved before the sampler has decided about the
- * draft. The last token of an answer is not consumed. */
-static uint32_t n_drafts_max(const step *t, const request *r)
-{
-    const bool can =
-        can_verify(t) && !r->no_drafts && r->is_decoding && r != t->checkpoint && !sampler_is_slow(r->sampler);
-    const uint32_t n_left = r->max_tokens - r->n_generated;
-    return can && n_left > 1 ? n_left - 1 : 0;
-}
-
-/* Finds drafts for all requests that could verify some, also if none is verified in this step: the guess is compared
- * with the next token all the same. A step that prefills verifies none, since its time is for the prompts. */
-static void plan_drafts(step *t)
-{
-    draft_candidate candidates[LLM_SEQUENCES_MAX];
-    uint32_t n_drafts[LLM_SEQUENCES_MAX];
-    for (uint32_t i = 0; i < t->n_requests; i++) {
-        request *r = t->requests[i];
-        drafting_find(&r->drafting, r->branch, r->sampler, r->next_token, n_drafts_max(t, r));
-        candidates[i] = drafting_candidate(&r->drafting);
-    }
-    const model_info *info = &t->model->info;
-    const uint32_t n_batch = info->n_batch - t->n_requests, n_outputs = info->n_outputs_max - t->n_requests;
-    const uint32_t n_max = step_has(t, STEP_PREFILL) ? 0 : n_batch < n_outputs ? n_batch : n_outputs;
-    draft_plan(candidates, t->n_requests, n_max, &t->draft_costs, n_drafts);
-    for (uint32_t i = 0; i < t->n_requests; i++) {
-        drafting_take(&t->requests[i]->drafting, n_drafts[i]);
-    }
-}
-
 void step_plan(step *t)
 {
     uint32_t left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
@@ -152,17 +109,7 @@ void step_plan(step *t)
             .pace = t->pace,
         },
         t->take);
-    plan_drafts(t);
-}
-
-bool step_drop_drafts(step *t)
-{
-    bool has = false;
-    for (uint32_t i = 0; i < t->n_requests; i++) {
-        has = has || t->requests[i]->drafting.n_taken > 0;
-        drafting_take(&t->requests[i]->drafting, 0);
-    }
-    return has;
+    step_plan_drafts(t);
 }
 
 /* ---- the model call ---- */
@@ -292,27 +239,14 @@ static model_result call_model(step *t)
     return result;
 }
 
-/* Learns how long it took to remove drafts after the last call. Returns the sum. */
-static uint64_t learn_removals(step *t)
-{
-    uint64_t sum_us = 0;
-    for (uint32_t i = 0; i < t->n_requests; i++) {
-        const uint64_t us = t->is_called[i] ? t->requests[i]->drafting.removal_us : 0;
-        if (us > 0) {
-            draft_learn_removal(&t->draft_costs, (double)us);
-        }
-        sum_us += us;
-    }
-    return sum_us;
-}
-
 void step_learn(step *t, uint64_t sampling_us)
 {
     if (t->batch.n == 0) {
         return;
     }
     const uint32_t n_prefill = t->batch.n - t->n_decoded - t->n_drafts;
-    const double us = (double)(t->call_us + sampling_us - learn_removals(t));
+    step_learn_credit(t, (double)(t->call_us + sampling_us));
+    const double us = (double)(t->call_us + sampling_us - step_learn_removals(t));
     if (t->n_drafts == 0) {
         schedule_learn(&t->pace, n_prefill, t->depth, t->n_decoded, us);
     }

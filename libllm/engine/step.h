@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "boundary/session_table.h"
+#include "engine/draft_model.h"
 #include "engine/request.h"
 #include "model/model.h"
 #include "policy/draft.h"
@@ -31,6 +32,7 @@ typedef struct step {
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
     bool has_drafts;
+    draft_model *draft_model; /* the engine's; NULL if it has none */
 
     /* returns whether to stop the current call. Called often during a call that only prefills */
     bool (*stop)(void *context);
@@ -39,11 +41,12 @@ typedef struct step {
     uint32_t turn;
     schedule_pace pace;
     draft_costs draft_costs;
-    uint64_t call_began_us; /* start of the current or last call */
-    uint64_t call_us;       /* duration of the last call */
-    uint32_t n_decoded;     /* decoded tokens in the current or last call, drafts not counted */
-    uint32_t n_drafts;      /* draft tokens in the current or last call */
-    double depth;           /* mean depth of the call's prompt tokens (schedule.h) */
+    uint32_t n_accepted_before; /* accepted tokens of the draft model before this step, in its request */
+    uint64_t call_began_us;     /* start of the current or last call */
+    uint64_t call_us;           /* duration of the last call */
+    uint32_t n_decoded;         /* decoded tokens in the current or last call, drafts not counted */
+    uint32_t n_drafts;          /* draft tokens in the current or last call */
+    double depth;               /* mean depth of the call's prompt tokens (schedule.h) */
 
     /* the current step; the first arrays have an element per request, the last four an element per token of the
      * batch */
@@ -78,6 +81,12 @@ void step_begin(step *t);
 void step_add(step *t, request *r);
 void step_plan(step *t);
 
+/* step_drafts.c, called by step_plan and step_learn. step_learn_removals returns how long it took to remove drafts
+ * after the last call. */
+void step_plan_drafts(step *t);
+uint64_t step_learn_removals(step *t);
+void step_learn_credit(step *t, double us); /* `us`: time of the last call, with picks and removals */
+
 /* Removes all draft tokens from the planned step. Returns false if the step has none. */
 bool step_drop_drafts(step *t);
 
@@ -97,8 +106,8 @@ bool step_has(const step *t, step_part part);
  *   Any other result    The branches that the failure harmed are invalid. */
 model_result step_call(step *t, unsigned parts);
 
-/* Invalidates the branches that a failure of the model has harmed. step_call does so if its call fails. The caller does so
- * if the model fails afterwards, when it removes drafts. */
+/* Invalidates the branches that a failure of the model has harmed. step_call does so if its call fails. The caller does
+ * so if the model fails afterwards, when it removes drafts. */
 void step_invalidate_harmed(step *t, model_result result);
 
 /* Saves each checkpoint that became due in the last model call. Skips branches that have changed since. Saving copies

@@ -1,9 +1,10 @@
 #include "policy/draft.h"
 
-/* Match lengths from which the classes begin, and the assumed rates before the first try. The assumption weighs as much
- * as ASSUMED tries. The first rate is so low that a text without repetitions is not slowed down by tries. */
+/* Lengths of matches from which the classes begin, and the assumed rates before the first try. The assumption weighs as
+ * much as ASSUMED tries. The first rate is so low that a text without repetitions is not slowed down by tries. */
 static const uint32_t CLASS_BEGIN[DRAFT_CLASSES] = {0, 5, 10, 20};
 static const double RATE_FIRST[DRAFT_CLASSES] = {0.15, 0.35, 0.6, 0.8};
+static const float LEAD_BEGIN[DRAFT_CLASSES] = {0, 0.7f, 1.5f, 3}; /* the same for leads */
 static const double ASSUMED = 2, KEPT = 0.95;
 
 static const uint32_t SIZE[DRAFT_SIZES] = {1, 2, 4, 8, 16};
@@ -16,33 +17,43 @@ enum { PLAIN_EVERY = 32 };
 /* Drafts must promise this much more speed, because the promise is only an estimate. */
 static const double GAIN_MIN = 1.03, SPEED_MIN = 0.98;
 
-static uint32_t class_of(uint32_t n_matched)
+/* What the first call of a guess must leave of the credit, for the other calls. What a step without a guess adds. */
+static const double CREDIT_KEPT = 0.5, CREDIT_REST = 0.01;
+
+uint8_t draft_class_of_match(uint32_t n_matched)
 {
-    uint32_t c = DRAFT_CLASSES - 1;
+    uint8_t c = DRAFT_CLASSES - 1;
     while (n_matched < CLASS_BEGIN[c]) {
         c--;
     }
     return c;
 }
 
-void draft_learn_rate(draft_rates *rates, uint32_t n_matched, bool is_right)
+uint8_t draft_class_of_lead(float lead)
 {
-    const uint32_t c = class_of(n_matched);
-    rates->n_right[c] = KEPT * rates->n_right[c] + (is_right ? 1 : 0);
-    rates->n_tried[c] = KEPT * rates->n_tried[c] + 1;
+    uint8_t c = DRAFT_CLASSES - 1;
+    while (c > 0 && !(lead >= LEAD_BEGIN[c])) {
+        c--;
+    }
+    return c;
 }
 
-double draft_rate(const draft_rates *rates, uint32_t n_matched)
+void draft_learn_rate(draft_rates *rates, uint8_t class, bool is_right)
 {
-    const uint32_t c = class_of(n_matched);
-    return (rates->n_right[c] + ASSUMED * RATE_FIRST[c]) / (rates->n_tried[c] + ASSUMED);
+    rates->n_right[class] = KEPT * rates->n_right[class] + (is_right ? 1 : 0);
+    rates->n_tried[class] = KEPT * rates->n_tried[class] + 1;
 }
 
-double draft_expected(const draft_rates *rates, uint32_t n_matched, uint32_t n)
+double draft_rate(const draft_rates *rates, uint8_t class)
+{
+    return (rates->n_right[class] + ASSUMED * RATE_FIRST[class]) / (rates->n_tried[class] + ASSUMED);
+}
+
+double draft_expected(const draft_rates *rates, const uint8_t *classes, uint32_t n)
 {
     double sum = 0, are_right = 1;
     for (uint32_t i = 0; i < n; i++) {
-        are_right *= draft_rate(rates, n_matched + i);
+        are_right *= draft_rate(rates, classes[i]);
         sum += are_right;
     }
     return sum;
@@ -64,8 +75,8 @@ static double assumed_ratio(uint32_t s)
 }
 
 /* A step that another program delays makes drafts look expensive. Then none are verified, so that the cost is not
- * measured again. Therefore ratios above the assumed ones slowly return to these. Lower ones stay: such drafts are verified, so
- * that a ratio that has become wrong is measured again. Where drafts are slow indeed, the tries cost 1
+ * measured again. Therefore ratios above the assumed ones slowly return to these. Lower ones stay: such drafts are
+ * verified, so that a ratio that has become wrong is measured again. Where drafts are slow indeed, the tries cost 1
  * percent of the speed. */
 static void forget_costs(draft_costs *costs)
 {
@@ -95,6 +106,11 @@ void draft_learn_cost(draft_costs *costs, uint32_t n_decoding, uint32_t n_drafts
     costs->ratio[s] = costs->ratio[s] == 0 ? bounded : costs->ratio[s] + COST_SHARE * (bounded - costs->ratio[s]);
 }
 
+bool draft_has_costs(const draft_costs *costs, uint32_t n_decoding)
+{
+    return costs->plain_us > 0 && costs->n_decoding == n_decoding && costs->n_since < PLAIN_EVERY;
+}
+
 static double ratio_of(const draft_costs *costs, uint32_t s)
 {
     return costs->ratio[s] > 0 ? costs->ratio[s] : assumed_ratio(s);
@@ -116,8 +132,8 @@ double draft_cost(const draft_costs *costs, uint32_t n_drafts)
     return least + (largest - least) * (n_drafts - below) / (most - below);
 }
 
-/* A removal computes at most the tokens of the step again. So a ratio above the cost of the longest draft is an outlier.
- * If outliers counted, no draft would be verified any more, and no removal be measured. */
+/* A removal computes at most the tokens of the step again. So a ratio above the cost of the longest draft is an
+ * outlier. If outliers counted, no draft would be verified any more, and no removal be measured. */
 static double bounded_removal(const draft_costs *costs, double ratio)
 {
     const double most = draft_cost(costs, DRAFT_TOKENS_MAX);
@@ -146,7 +162,7 @@ static void order_tokens(const draft_candidate *candidates, uint32_t n, uint32_t
     for (uint32_t i = 0; i < n; i++) {
         n_drafts[i] = 0;
         before[i] = 1;
-        gain[i] = candidates[i].n_max > 0 ? draft_rate(candidates[i].rates, candidates[i].n_matched) : 0;
+        gain[i] = candidates[i].n_max > 0 ? draft_rate(candidates[i].rates, candidates[i].classes[0]) : 0;
     }
     for (order->n = 0; order->n < n_max; order->n++) {
         uint32_t best = 0;
@@ -162,7 +178,7 @@ static void order_tokens(const draft_candidate *candidates, uint32_t n, uint32_t
         before[best] = gain[best];
         const draft_candidate *c = &candidates[best];
         const uint32_t k = ++n_drafts[best];
-        gain[best] = k < c->n_max ? gain[best] * draft_rate(c->rates, c->n_matched + k) : 0;
+        gain[best] = k < c->n_max ? gain[best] * draft_rate(c->rates, c->classes[k]) : 0;
     }
 }
 
@@ -216,8 +232,7 @@ void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, c
                 uint32_t *n_drafts)
 {
     draft_order order = {.n = 0};
-    const bool is_measured = costs->plain_us > 0 && costs->n_decoding == n && costs->n_since < PLAIN_EVERY;
-    if (is_measured && n <= DRAFT_REQUESTS_MAX) {
+    if (draft_has_costs(costs, n) && n <= DRAFT_REQUESTS_MAX) {
         order_tokens(candidates, n, n_max < DRAFT_TOKENS_MAX ? n_max : DRAFT_TOKENS_MAX, &order, n_drafts);
     }
     uint32_t k = best_number(&order, n, costs);
@@ -230,4 +245,31 @@ void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, c
     for (uint32_t j = 0; j < k; j++) {
         n_drafts[order.request[j]]++;
     }
+}
+
+void draft_credit_open(draft_credit *credit)
+{
+    credit->steps = DRAFT_CREDIT_MAX;
+}
+
+bool draft_credit_allows(const draft_credit *credit, double cost_steps)
+{
+    const double most = DRAFT_CREDIT_MAX - CREDIT_KEPT; /* or a wrong estimate would forbid the call that corrects it */
+    return credit->steps >= (cost_steps < most ? cost_steps : most) + CREDIT_KEPT;
+}
+
+void draft_credit_add(draft_credit *credit, double n_steps)
+{
+    const double sum = credit->steps + n_steps;
+    credit->steps = sum > DRAFT_CREDIT_MAX ? DRAFT_CREDIT_MAX : sum < -DRAFT_CREDIT_MAX ? -DRAFT_CREDIT_MAX : sum;
+}
+
+void draft_credit_rest(draft_credit *credit)
+{
+    draft_credit_add(credit, CREDIT_REST);
+}
+
+bool draft_goes_on(double p_right, double cost_steps)
+{
+    return p_right > cost_steps;
 }

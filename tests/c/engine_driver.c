@@ -408,7 +408,9 @@ static bool counts_agree(const answer *a)
            (!a->is_started || f->n_reused == a->n_reused) && f->n_generated >= a->n_tokens &&
            f->n_accepted <= f->n_drafted && f->n_accepted <= f->n_generated &&
            f->n_grammar_accepted <= f->n_grammar_drafted && f->n_grammar_drafted <= f->n_drafted &&
-           f->n_grammar_accepted <= f->n_accepted &&
+           f->n_grammar_accepted <= f->n_accepted && f->n_model_accepted <= f->n_model_drafted &&
+           f->n_model_drafted + f->n_grammar_drafted <= f->n_drafted &&
+           f->n_model_accepted + f->n_grammar_accepted <= f->n_accepted &&
            (!well || (f->n_generated > 0 && f->n_reused + f->n_prefilled == f->n_prompt)) &&
            (f->stop_index >= 0) == (f->outcome == LLM_OUTCOME_STOP);
 }
@@ -431,6 +433,8 @@ static void take_finished(driver *d, uint64_t request, answer *a, wire_reader *r
     f->n_accepted = (uint32_t)wire_read_uint(r, UINT32_MAX);
     f->n_grammar_drafted = (uint32_t)wire_read_uint(r, UINT32_MAX);
     f->n_grammar_accepted = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    f->n_model_drafted = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    f->n_model_accepted = (uint32_t)wire_read_uint(r, UINT32_MAX);
     if (a->asked != ASK_GENERATE) {
         fault(d, request, "FINISHED, but a REPLY was asked for");
     }
@@ -459,8 +463,8 @@ static void take_forgotten(driver *d, wire_reader *r)
 
 static void take_event(driver *d, wire_reader *r)
 {
-    static const uint32_t counts[] = {0, 3, 6, 8, 19, 6, 3, 4};
-    uint32_t count = wire_read_array(r, 19);
+    static const uint32_t counts[] = {0, 3, 6, 8, 21, 6, 3, 4};
+    uint32_t count = wire_read_array(r, 21);
     uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_CONSUMED);
     if (op == LLM_EVENT_FORGOTTEN && count == counts[op]) {
         take_forgotten(d, r);

@@ -1,4 +1,5 @@
 /* The text that a session repeats is found (lookup.h), and drafts are verified only where they pay (draft.h). */
+#include <math.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -74,6 +75,8 @@ static void a_draft_always_follows_its_match(void)
     }
 }
 
+static const uint8_t classes[DRAFT_TOKENS_MAX] = {0};
+
 static draft_costs costs_of(uint32_t n_decoding, double token_share)
 {
     draft_costs costs = {.n_decoding = 0};
@@ -99,7 +102,7 @@ static uint32_t planned(double rate, double token_share)
 {
     const draft_rates rates = rates_of(rate);
     const draft_costs costs = costs_of(1, token_share);
-    const draft_candidate candidate = {16, 8, &rates};
+    const draft_candidate candidate = {16, classes, &rates};
     uint32_t n = 99;
     draft_plan(&candidate, 1, 16, &costs, &n);
     return n;
@@ -118,7 +121,7 @@ static void drafts_are_verified_where_they_pay(void)
 static void a_wrong_draft_costs_its_removal(void)
 {
     const draft_rates good = rates_of(0.97), fair = rates_of(0.5);
-    const draft_candidate likely = {16, 8, &good}, possible = {16, 8, &fair};
+    const draft_candidate likely = {16, classes, &good}, possible = {16, classes, &fair};
     draft_costs costs = costs_of(1, 0.1);
     uint32_t n = 0, n_free = 0;
     draft_plan(&possible, 1, 16, &costs, &n_free);
@@ -141,7 +144,7 @@ static void a_wrong_draft_costs_its_removal(void)
 static void a_slow_removal_counts_up_to_a_step(void)
 {
     const draft_rates fair = rates_of(0.82);
-    const draft_candidate candidate = {16, 8, &fair};
+    const draft_candidate candidate = {16, classes, &fair};
     uint32_t n_slow = 0, n_outlier = 0;
     draft_costs costs = costs_of(1, 0.25);
     for (int i = 0; i < 20; i++) {
@@ -155,7 +158,7 @@ static void a_slow_removal_counts_up_to_a_step(void)
     draft_plan(&candidate, 1, 16, &costs, &n_slow);
     CHECK_INT(n_slow, 0);
     const draft_rates good = rates_of(0.97);
-    const draft_candidate likely = {16, 8, &good};
+    const draft_candidate likely = {16, classes, &good};
     for (int i = 0; i < 20; i++) {
         draft_learn_removal(&costs, 1e9);
     }
@@ -167,7 +170,7 @@ static void a_slow_removal_counts_up_to_a_step(void)
 static void costs_are_measured_first_and_again(void)
 {
     const draft_rates rates = rates_of(1);
-    const draft_candidate candidates[] = {{8, 8, &rates}, {8, 8, &rates}};
+    const draft_candidate candidates[] = {{8, classes, &rates}, {8, classes, &rates}};
     draft_costs costs = {.n_decoding = 0};
     uint32_t n[2];
     draft_plan(candidates, 1, 16, &costs, n);
@@ -194,7 +197,7 @@ static double time_of(draft_costs *costs, uint32_t n_steps, double draft_us, uin
     *n_with = 0;
     for (uint32_t i = 0; i < n_steps; i++) {
         uint32_t n = 0;
-        draft_plan(&(draft_candidate){1, 8, &rates}, 1, 16, costs, &n);
+        draft_plan(&(draft_candidate){1, classes, &rates}, 1, 16, costs, &n);
         const double us = 1000 + (n > 0 ? draft_us : 0);
         draft_learn_cost(costs, 1, n, us);
         *n_with += n > 0;
@@ -236,25 +239,58 @@ static void no_request_becomes_slower_for_others(void)
     const draft_rates good = rates_of(0.95), bad = rates_of(0);
     const draft_costs costs = costs_of(2, 0.1);
     uint32_t n[2];
-    draft_plan((draft_candidate[]){{8, 8, &good}, {0, 0, &bad}}, 2, 16, &costs, n);
+    draft_plan((draft_candidate[]){{8, classes, &good}, {0, classes, &bad}}, 2, 16, &costs, n);
     CHECK_INT(n[0] + n[1], 0);
-    draft_plan((draft_candidate[]){{8, 8, &good}, {8, 8, &good}}, 2, 16, &costs, n);
+    draft_plan((draft_candidate[]){{8, classes, &good}, {8, classes, &good}}, 2, 16, &costs, n);
     CHECK(n[0] > 0 && n[1] > 0 && n[0] + n[1] <= 16);
-    draft_plan((draft_candidate[]){{8, 8, &good}, {8, 8, &good}}, 2, 3, &costs, n);
+    draft_plan((draft_candidate[]){{8, classes, &good}, {8, classes, &good}}, 2, 3, &costs, n);
     CHECK(n[0] + n[1] <= 3);
 }
 
 static void rates_follow_what_happens(void)
 {
     draft_rates rates = {.n_tried = {0}};
-    const double first = draft_rate(&rates, 4);
+    const double first = draft_rate(&rates, draft_class_of_match(4));
     for (int i = 0; i < 100; i++) {
-        draft_learn_rate(&rates, 4, true);
-        draft_learn_rate(&rates, 30, false);
+        draft_learn_rate(&rates, draft_class_of_match(4), true);
+        draft_learn_rate(&rates, draft_class_of_match(30), false);
     }
-    CHECK(draft_rate(&rates, 4) > 0.85 && first < 0.3);
-    CHECK(draft_rate(&rates, 30) < 0.1);
-    CHECK(draft_rate(&rates, 7) > first); /* not tried: still assumed */
+    CHECK(draft_rate(&rates, draft_class_of_match(4)) > 0.85 && first < 0.3);
+    CHECK(draft_rate(&rates, draft_class_of_match(30)) < 0.1);
+    CHECK(draft_rate(&rates, draft_class_of_match(7)) > first); /* not tried: still assumed */
+}
+
+/* Guesses that are never right cost a limited time, and guesses that save more than they cost are always allowed. */
+static void guesses_cost_a_limited_time(void)
+{
+    enum { N = 10000 };
+    draft_credit wrong, right;
+    double spent = 0;
+    uint32_t n_denied = 0;
+    draft_credit_open(&wrong);
+    draft_credit_open(&right);
+    for (uint32_t i = 0; i < N; i++) {
+        const double cost = 0.3 + i % 7 * 0.1;
+        if (draft_credit_allows(&wrong, cost)) {
+            draft_credit_add(&wrong, -cost);
+            spent += cost;
+        } else {
+            draft_credit_rest(&wrong);
+        }
+        n_denied += !draft_credit_allows(&right, cost);
+        draft_credit_add(&right, 1 - cost);
+    }
+    CHECK(spent > 50 && spent < DRAFT_CREDIT_MAX + 0.01 * N);
+    CHECK_INT(n_denied, 0);
+}
+
+static void a_clear_lead_is_a_higher_class(void)
+{
+    CHECK_INT(draft_class_of_lead(0), 0);
+    CHECK_INT(draft_class_of_lead(NAN), 0);
+    CHECK_INT(draft_class_of_lead(1), 1);
+    CHECK_INT(draft_class_of_lead(2), 2);
+    CHECK_INT(draft_class_of_lead(10), DRAFT_CLASSES - 1);
 }
 
 int main(void)
@@ -270,5 +306,7 @@ int main(void)
     RUN(a_low_cost_is_kept);
     RUN(no_request_becomes_slower_for_others);
     RUN(rates_follow_what_happens);
+    RUN(guesses_cost_a_limited_time);
+    RUN(a_clear_lead_is_a_higher_class);
     return CHECK_RESULT();
 }

@@ -222,7 +222,8 @@ static void events_are_exact_to_the_byte(void)
                              .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
                              .n_visible = 1003, .stop_index = 0, .queue_us = 1, .prefill_us = 70000,
                              .decode_us = 5000000000, .seed = UINT64_MAX, .n_drafted = 16, .n_accepted = 300,
-                             .n_grammar_drafted = 8, .n_grammar_accepted = 7};
+                             .n_grammar_drafted = 8, .n_grammar_accepted = 7,
+                             .n_model_drafted = 6, .n_model_accepted = 5};
     wire_write_finished(&w, &f);
     static const uint8_t expected[] = {
         0x93, 0x01, 0xcd, 0x01, 0x2c, 0x02, /* ADMITTED */
@@ -236,9 +237,9 @@ static void events_are_exact_to_the_byte(void)
         0x96, 0x05, 0x08, 0x03, 0x00, 0x05, 0x02, /* REPLY */
         0x93, 0x06, 0xcd, 0x01, 0x2c, 0xa2, 0x61, 0x62, /* FORGOTTEN */
         0x94, 0x07, 0x07, 0xcd, 0x02, 0x00, 0xce, 0x00, 0x01, 0x11, 0x70, /* CONSUMED */
-        0xdc, 0x00, 0x13, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
+        0xdc, 0x00, 0x15, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
         0xeb, 0x00, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05, 0xf2, 0x00, 0xcf,
-        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x10, 0xcd, 0x01, 0x2c, 0x08, 0x07}; /* FINISHED */
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x10, 0xcd, 0x01, 0x2c, 0x08, 0x07, 0x06, 0x05}; /* FINISHED */
     CHECK(!w.failed);
     CHECK_INT(wire_size(&w), sizeof expected);
     CHECK(memcmp(message, expected, sizeof expected) == 0);
@@ -248,7 +249,7 @@ static void write_largest(wire_writer *w, int which)
 {
     const wire_finished f = {UINT64_MAX, LLM_OUTCOME_SHUTDOWN, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX, UINT32_MAX,
                              UINT32_MAX, UINT32_MAX, UINT32_MAX, INT32_MIN, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-                             UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+                             UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
     static const char text[70000];
     static const token_logprob likeliest[20];
     const wire_tokens details = {1, 20, &(int32_t){7}, &(uint32_t){8}, &(float){9}, likeliest};

@@ -134,9 +134,15 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     accepted_tokens: int = 0
     """Draft tokens that became part of the answer."""
     grammar_drafted_tokens: int = 0
-    """Verified draft tokens that came from the grammar of the answer. The others came from the text of the session."""
+    """Verified draft tokens that came from the grammar of the answer."""
     grammar_accepted_tokens: int = 0
     """Accepted draft tokens that came from the grammar."""
+    model_drafted_tokens: int = 0
+    """Verified draft tokens that came from the draft model (--draft-model). The tokens of neither source came from the
+    text of the session.
+    """
+    model_accepted_tokens: int = 0
+    """Accepted draft tokens that came from the draft model."""
     session_left_reason: Literal["queue_full"] | None = None
     """Why the request was answered without the session that prompt_cache_key or a similar member named. null if the
     request was answered in its session.

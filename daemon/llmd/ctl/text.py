@@ -76,13 +76,18 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 def drafts(number: Callable[[str], int]) -> str:
     """Returns how many verified draft tokens were accepted, for each source. `number` gets the name of a count."""
-    drafted, accepted = number("grammar_drafted_tokens"), number("grammar_accepted_tokens")
+    drafted, accepted = number("drafted_tokens"), number("accepted_tokens")
+    others = [
+        (source, number(f"{source}_drafted_tokens"), number(f"{source}_accepted_tokens"))
+        for source in ("grammar", "model")
+    ]
     # The counters are read one after the other, so that a part can be larger than its sum.
-    of_text = max(0, number("drafted_tokens") - drafted)
-    accepted_of_text = max(0, number("accepted_tokens") - accepted)
-    return (
-        f"lookup {count(accepted_of_text)} of {count(of_text)} accepted, "
-        f"grammar {count(accepted)} of {count(drafted)} accepted"
+    of_text = max(0, drafted - sum(drafts for _, drafts, _ in others))
+    accepted_of_text = max(0, accepted - sum(right for _, _, right in others))
+    return ", ".join(
+        f"{source} {count(right)} of {count(drafts)} accepted"
+        for source, drafts, right in [("lookup", of_text, accepted_of_text), *others]
+        if source != "model" or drafts
     )
 
 

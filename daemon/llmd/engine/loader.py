@@ -100,13 +100,18 @@ class DaemonEngineLoader(EngineLoader):
 
     def _open(self) -> Any:
         try:
-            path = find_model(self._options.model, self._free_bytes, self.download, self._config.models_dir)
-        except ModelError as error:
-            raise EngineError(str(error), "model") from None
+            draft_model = self._options.draft_model and self._find(self._options.draft_model, "draft_model")
+            path = self._find(self._options.model, "model")
         finally:
             self.download.is_running = False
-        self._options = replace(self._options, model=path)
+        self._options = replace(self._options, model=path, draft_model=draft_model)
         return super()._open()
+
+    def _find(self, model: str, field: str) -> str:
+        try:
+            return find_model(model, self._free_bytes, self.download, self._config.models_dir)
+        except ModelError as error:
+            raise EngineError(str(error), field) from None
 
     def _free_bytes(self) -> int | None:
         return None if self._options.allow_oversize else memory_for_model(with_gpu=self._options.n_gpu_layers != 0)
@@ -163,6 +168,7 @@ def engine_options(config: Config) -> EngineOptions:
         n_gpu_layers=config.gpu_layers,
         gap_ms_target=config.gap_target_ms,
         no_drafts=config.speculate == "off",
+        draft_model=config.draft_model if config.draft_model and config.speculate != "off" else None,
         allow_oversize=config.oversize == "allow",
         crash_notice=_CRASH_NOTICE.format(model=config.model),
     )

@@ -62,6 +62,7 @@ class EngineOptions:
     gap_ms_target: int = 0
     exact: bool = False
     no_drafts: bool = False
+    draft_model: str | None = None
     allow_oversize: bool = False
     crash_notice: str | None = None
 
@@ -132,6 +133,8 @@ class EngineInfo:
         return self.state_bytes if is_short else 0
 
 
+_DRAFT_MODEL = "draft model: "
+"""With this text, libllm's errors about the draft model begin."""
 _CELLS_STEP = 256
 """Number of tokens by which libllm shortens a context at a time, until its KV cache fits into memory."""
 
@@ -150,7 +153,8 @@ def open_engine(options: EngineOptions) -> Any:
     status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
     if status != Status.OK:
         message = text_of(error) or STATUS_TEXTS[status]
-        raise EngineError(message, _field_of(message, status))
+        field = _field_of(message, status)
+        raise EngineError(message.removeprefix(_DRAFT_MODEL) if field == "draft_model" else message, field)
     _check_template(out[0], options.chat_template)
     if remark := gpu_remark(options.n_gpu_layers, info_of(out[0]).backend, gpu_trouble()):
         log.warning(remark)
@@ -170,6 +174,8 @@ def _field_of(message: str, status: int) -> str:
     """Returns the field of EngineOptions whose value caused an error of libllm, or "". If the field is a
     number, a word or the state directory, libllm's message begins with the field's name or with "state directory".
     """
+    if message.startswith(_DRAFT_MODEL):
+        return "draft_model"
     first = message.split(maxsplit=1)[0].rstrip(":")
     if first in (*_NUMBERS, *_WORDS):
         return first

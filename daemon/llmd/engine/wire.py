@@ -201,6 +201,8 @@ class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
     n_accepted: int = 0
     n_grammar_drafted: int = 0
     n_grammar_accepted: int = 0
+    n_model_drafted: int = 0
+    n_model_accepted: int = 0
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):

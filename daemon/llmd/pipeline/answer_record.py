@@ -125,5 +125,7 @@ def turn_of(generation: Generation, came_ms: int, matches: Mapping[int, BranchMa
         n_accepted=finished.n_accepted if finished is not None else 0,
         n_grammar_drafted=finished.n_grammar_drafted if finished is not None else 0,
         n_grammar_accepted=finished.n_grammar_accepted if finished is not None else 0,
+        n_model_drafted=finished.n_model_drafted if finished is not None else 0,
+        n_model_accepted=finished.n_model_accepted if finished is not None else 0,
         is_from_own=nearest is not None and nearest.at >= n_reused,
     )

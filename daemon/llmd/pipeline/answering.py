@@ -346,5 +346,7 @@ def report_of(generation: Generation) -> SessionReport:
         accepted_tokens=finished.n_accepted,
         grammar_drafted_tokens=finished.n_grammar_drafted,
         grammar_accepted_tokens=finished.n_grammar_accepted,
+        model_drafted_tokens=finished.n_model_drafted,
+        model_accepted_tokens=finished.n_model_accepted,
         history="resident" if generation.work.prompt.is_after else None,
     )

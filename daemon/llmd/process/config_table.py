@@ -62,6 +62,7 @@ ACCESS, STREAMS, LOG = "access", "streams", "log"
 
 
 _model, _server, _sessions, _machine = (partial(option, group) for group in (MODEL, SERVER, SESSIONS, MACHINE))
+_any_model = model  # inside of Config, `model` is the option
 _access, _streams, _log = (partial(option, group) for group in (ACCESS, STREAMS, LOG))
 
 
@@ -153,6 +154,10 @@ class Config:
         "auto: guess the next tokens from text that the session already contains, and from the grammar of structured "
         "output and tool calls. Let one step of the model verify several of them, as long as this makes answers "
         "faster. The answers stay the same. off: no guesses")
+    draft_model: str = _machine("", _any_model, "MODEL",
+        "a small model that guesses the next tokens while a single request is answered, named like --model. It must "
+        "have the same vocabulary as the model, such as a smaller model of the same family. The answers stay the "
+        "same. It needs memory in addition to the model, on the GPU unless --gpu-layers is 0 (default: no draft model)")
     api_key_file: Path | None = _access(None, path, "FILE",
         "file with the API keys for the TCP port, one 'KEY [NAME] [admin]' per line. Other users must not have "
         "access to the file. SIGHUP reloads the file")

@@ -38,6 +38,8 @@ class Turn:
     n_accepted: int = 0
     n_grammar_drafted: int = 0
     n_grammar_accepted: int = 0
+    n_model_drafted: int = 0
+    n_model_accepted: int = 0
     is_from_own: bool = False
     """Whether the branch of the turn began as a copy of another branch of the same session."""
 

@@ -67,6 +67,8 @@ def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
         accepted_tokens=turn.n_accepted,
         grammar_drafted_tokens=turn.n_grammar_drafted,
         grammar_accepted_tokens=turn.n_grammar_accepted,
+        model_drafted_tokens=turn.n_model_drafted,
+        model_accepted_tokens=turn.n_model_accepted,
         divergence=_divergence(engine, turn.divergence) if turn.divergence is not None else None,
     )
 

@@ -215,10 +215,8 @@ class SavedDeleted(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The point at which a prompt differs from the session that it continued. `at` is the number of equal tokens before
-    this point. `resident` is the text of the session after this point, and `prompt` is the text of the prompt after
-    this point. The tokens can differ although these texts are equal.
-    """
+    """The point at which a prompt differs from the session that it continued, after `at` equal tokens. `resident` and
+    `prompt` are the texts after this point. The tokens can differ although these texts are equal."""
 
     at: int
     before: str
@@ -247,6 +245,8 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
     accepted_tokens: int
     grammar_drafted_tokens: int
     grammar_accepted_tokens: int
+    model_drafted_tokens: int
+    model_accepted_tokens: int
     divergence: Divergence | None
 
 
