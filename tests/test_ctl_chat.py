@@ -313,7 +313,7 @@ def test_the_session_of_another_client_is_told(daemon: FakeDaemon) -> None:
     daemon.route("GET /v1/sessions/ses_1", {"id": "ses_1", "tokens": 7856, "owner": 0, "state": "idle", "requests": 3})
     done = llmctl(daemon, "chat", "--session", "ses_1", lines="what did we do?\n")
     said = done.stderr.splitlines()[0]
-    assert said.startswith("[session ses_1 holds 7,856 tokens of another client.")
+    assert said.startswith("[session ses_1 has 7,856 tokens from another client.")
     assert "llmctl sessions fork ses_1 NEW" in said
     again = llmctl(daemon, "chat", "--session", "ses_1", lines="and now?\n")
     assert "another client" not in again.stderr, "from here on it has a conversation of its own"
@@ -324,7 +324,7 @@ def test_the_session_of_an_earlier_chat_is_none_of_another_client(daemon: FakeDa
     daemon.route("GET /v1/sessions/a", session | {"client": "llmctl"})
     assert "holds 9 tokens" not in llmctl(daemon, "chat", "--session", "a", lines="x\n").stderr
     daemon.route("GET /v1/sessions/b", session | {"client": "opencode"})
-    assert "session b holds 9 tokens of opencode." in llmctl(daemon, "chat", "--session", "b", lines="x\n").stderr
+    assert "session b has 9 tokens from opencode." in llmctl(daemon, "chat", "--session", "b", lines="x\n").stderr
 
 
 @pytest.mark.parametrize("session", [{"tokens": "x"}, {"tokens": [7]}, {"tokens": 7, "client": 5}])

@@ -296,7 +296,7 @@ def test_status_says_how_many_wait_for_the_prefill_of_another(
     serve_status(daemon, {"status": "ready", "model": "tiny"})
     daemon.route("GET /metrics", METRICS + "llmd_requests_waiting 4\nllmd_requests_waiting_for_prefill 3\n")
     run(daemon, "status")
-    line = "\nrequests     2 running, 4 waiting (3 for another's prefill of the same head); "
+    line = "\nrequests     2 running, 4 waiting (3 for another request's prefill of the same head); "
     assert line in capsys.readouterr().out
 
 

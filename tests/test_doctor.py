@@ -57,9 +57,9 @@ def test_processor() -> None:
 
 
 def test_cores() -> None:
-    check(hardware.cores(FREE, 0, 4), "ok", "llmd may use 4 cores.")
+    check(hardware.cores(FREE, 0, 4), "ok", "llmd can use 4 cores.")
     limited = Machine(GIB, GIB, n_cores=1, n_allowed=2)
-    check(hardware.cores(limited, 2, 2), "ok", "1 core; the quota of its control groups is 2.")
+    check(hardware.cores(limited, 2, 2), "ok", "1 core; its control groups have a quota of 2.")
     check(hardware.cores(limited, 8, 2), "slow", "--threads is 8", "at most 1")
 
 
@@ -85,7 +85,7 @@ def test_memory() -> None:
     check(hardware.memory(FREE, [CPU], 16 * GIB, 9 * GIB), "wrong", "The model takes 9.0 GiB", "smaller model")
     check(hardware.memory(FREE, [CPU, GPU], 16 * GIB, 70 * GIB), "ok")
     limited = Machine(GIB, GIB // 2, 1, 1)
-    check(hardware.memory(limited, [CPU], 16 * GIB, None), "ok", "the control groups allow 512 MiB more.")
+    check(hardware.memory(limited, [CPU], 16 * GIB, None), "ok", "the control groups allow llmd another 512 MiB.")
 
 
 def test_model(tmp_path: Path) -> None:
@@ -254,9 +254,9 @@ def findings(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
 
 
 def test_what_is_printed(findings: list[Finding], capsys: pytest.CaptureFixture[str]) -> None:
-    findings.append(Finding("cores", "ok", "llmd may use 4 cores."))
+    findings.append(Finding("cores", "ok", "llmd can use 4 cores."))
     assert report.main([]) == 0
-    assert capsys.readouterr().out == "ok     cores          llmd may use 4 cores.\n\nEverything is ok.\n"
+    assert capsys.readouterr().out == "ok     cores          llmd can use 4 cores.\n\nEverything is ok.\n"
     findings.append(Finding("gpu", "slow", "No.", "Build."))
     assert report.main([]) == 0
     out = capsys.readouterr().out

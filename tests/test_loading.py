@@ -79,7 +79,7 @@ DIFFERING = """
 import os
 from llmd import __main__
 from llmd.engine import loader
-loader.differences = lambda: ["Save.label: known on one side only"]
+loader.differences = lambda: ["Save.label: only the daemon or only libllm knows it"]
 loader.open_engine = lambda options: os._exit(9)
 __main__.main()
 """
@@ -542,7 +542,7 @@ def test_a_library_of_another_build_ends_the_start_before_anything_is_opened(sta
     status, errors = start.fails()
     assert status == 1 and errors.splitlines()[-1] == (
         "llmd: the daemon and its native library have different versions; build both again with: ./build.sh setup "
-        "(Save.label: known on one side only)"
+        "(Save.label: only the daemon or only libllm knows it)"
     )
     assert not (tmp_path / "run" / "llmd.sock").exists()
 

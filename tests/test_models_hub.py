@@ -272,7 +272,7 @@ def test_repositories_that_cannot_be_read(hub: LocalHub, find: Finder, model: by
         "the repository is gated, and your account has no access yet: ask for it at http://HUB/gated/m"
     )
     assert find.error("forbidden/m", HF_TOKEN=TOKEN) == (
-        "HUB denies access: use a token that may read the repository (HF_TOKEN)"
+        "HUB denies access: use a token with permission to read the repository (HF_TOKEN)"
     )
     assert find.error("https://hf.co/account/m/blob/v9/m.gguf", HF_TOKEN=TOKEN) == (
         "HUB has no such revision v9 of the repository: check the spelling, or set HF_TOKEN if it is private"

@@ -41,11 +41,14 @@ def changed(command: str, index: int, **to: Any) -> dict[str, tuple[int, tuple[F
 @pytest.mark.parametrize(
     ("commands", "found"),
     [
-        (COMMANDS | {"DREAM": (13, ())}, ["DREAM: known on one side only"]),
-        (COMMANDS | {"PARK": (70, COMMANDS["PARK"][1])}, ["Park: not command 70"]),
-        (changed("SAVE", 3, name="tag"), ["Save.label: known on one side only", "Save.tag: known on one side only"]),
-        (changed("FORK", 5, is_needed=True), ["Fork.replace: needed on one side only"]),
-        (changed("FORK", 4, default=7), ["Fork.at: not 7 by default"]),
+        (COMMANDS | {"DREAM": (13, ())}, ["DREAM: only the daemon or only libllm knows it"]),
+        (COMMANDS | {"PARK": (70, COMMANDS["PARK"][1])}, ["Park: libllm has the number 70"]),
+        (
+            changed("SAVE", 3, name="tag"),
+            [f"Save.{name}: only the daemon or only libllm knows it" for name in ("label", "tag")],
+        ),
+        (changed("FORK", 5, is_needed=True), ["Fork.replace: only the daemon or only libllm requires it"]),
+        (changed("FORK", 4, default=7), ["Fork.at: libllm has the default 7"]),
     ],
 )
 def test_a_command_that_differs_is_found(monkeypatch: pytest.MonkeyPatch, commands: Any, found: list[str]) -> None:
@@ -55,17 +58,19 @@ def test_a_command_that_differs_is_found(monkeypatch: pytest.MonkeyPatch, comman
 
 def test_an_event_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "EVENTS", EVENTS | {"REPLY": (5, ("request", "place", "status", "n_tokens"))})
-    assert wire.differences() == ["REPLY: not 5 ('request', 'place', 'status', 'n_tokens')"]
+    assert wire.differences() == [
+        "REPLY: libllm has the number 5 and the members ('request', 'place', 'status', 'n_tokens')"
+    ]
 
 
 async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[EngineOptions] = []
-    monkeypatch.setattr(loader, "differences", lambda: ["Save.label: known on one side only"])
+    monkeypatch.setattr(loader, "differences", lambda: ["Save.label: only the daemon or only libllm knows it"])
     monkeypatch.setattr(loader, "open_engine", opened.append)
     begun = EngineLoader(EngineOptions(model="sim:dense"))
-    with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
+    with pytest.raises(EngineError, match=r"Save\.label: only the daemon or only libllm knows it"):
         begun.begin()  # as the process does, before it has an event loop
-    with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
+    with pytest.raises(EngineError, match=r"Save\.label: only the daemon or only libllm knows it"):
         await Engine.open(begun)
     begun.thread.shutdown()  # work that was given to it would have run by now
     assert opened == []

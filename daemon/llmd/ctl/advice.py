@@ -30,7 +30,7 @@ use another socket:   llmctl --socket PATH, or LLMD_SOCKET=PATH"""
 BUSY = """\
 wait longer:          llmctl --timeout SECONDS
 read shared memory:   llmctl sessions show ID --tokens"""
-OTHER = "use its own llmctl:   the llmctl that is installed next to this llmd"
+OTHER = "use another llmctl:   the llmctl that is installed next to this llmd"
 ROOT = "run as llmd's user:   sudo llmctl"
 CRASHED = "read its log:         llmctl logs"
 WAIT = "see its progress:     llmctl logs -f"
@@ -57,8 +57,8 @@ def sentence(absent: DaemonAbsent) -> str:
 
 
 def permissions(path: str) -> str:
-    """Returns the mode, owner and group of the socket. If this user may not see the socket, returns the mode, owner and
-    group of the nearest directory above it that the user may see.
+    """Returns the mode, owner and group of the socket. If this user has no permission to see the socket, returns the
+    mode, owner and group of the nearest directory above it that the user can see.
     """
     for path_or_parent in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         try:

@@ -121,7 +121,7 @@ class Terminal:
         else:
             self._context.note(turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
-            raise KeyboardInterrupt  # if input is not typed, Ctrl-C ends the program
+            raise KeyboardInterrupt  # if standard input is no terminal, Ctrl-C ends llmctl
         return turn
 
 
@@ -129,7 +129,8 @@ def run(context: Context) -> int | None:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
-    if not session_key.is_valid(name):  # checked now, before the user has typed a message in vain
+    # Checked before the first message, so that the user does not type a message in vain.
+    if not session_key.is_valid(name):
         context.warn(session_key.invalid_id("--session", name).message)
         return EXIT_USAGE
     values = {"max_tokens": options.max_tokens, "temperature": options.temperature}

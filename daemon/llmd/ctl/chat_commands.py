@@ -24,8 +24,7 @@ FORK_REFUSALS = {
 """Advice to the user about an error of the daemon, by the code of the error."""
 NO_PROMPT = '""'
 Show = Callable[[Callable[[Display | None], ChatTurn | None]], ChatTurn | None]
-"""Calls a function that generates an answer with a display for it, and shows the result. Returns the function's result.
-"""
+"""Passes a display to a function that generates an answer, and shows the result. Returns the function's result."""
 
 
 class Commands:

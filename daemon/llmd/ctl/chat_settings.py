@@ -1,4 +1,6 @@
-"""The sampling parameters that /set changes in llmctl chat: their names, ranges and descriptions. Pure."""
+"""The sampling parameters that /set changes in llmctl chat: their names, ranges and descriptions. All functions are
+pure.
+"""
 
 from __future__ import annotations
 

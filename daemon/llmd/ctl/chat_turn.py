@@ -21,7 +21,8 @@ class Display:
     def __init__(self, *, hides_thinking: bool) -> None:
         self._hides_thinking = hides_thinking
         self._on_line = ""
-        """Kind of the output in the line in which the cursor is: progress, reasoning or text. "" if that line is empty.
+        """Kind of the output in the current line of the terminal: progress, reasoning or text. "" if that line is
+        empty.
         """
 
     def text(self, added: str) -> None:
@@ -99,8 +100,8 @@ class ChatTurn:
 
     @property
     def keeps_question(self) -> bool:
-        """False if the answer did not begin, because Ctrl-C was pressed earlier. An answer that has only reasoning has
-        begun: the model may have spent minutes on it, and the user may want to ask for the rest.
+        """False if Ctrl-C was pressed before the answer began. An answer that has only reasoning counts as begun. The
+        model may have spent minutes on the reasoning, and the user may want to ask for the rest.
         """
         return self.has_answer or bool(self.reasoning) or self.finish_reason != "cancelled"
 

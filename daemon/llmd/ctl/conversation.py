@@ -213,7 +213,7 @@ class Conversation:
         if isinstance(n_tokens, int) and n_tokens and session.get("owner", OWN) == OWN and client != PROGRAM:
             held = text.counted(n_tokens, "token")
             self._note(
-                f"session {self.name} holds {held} of {client}. This chat starts a new branch of the session. To copy "
+                f"session {self.name} has {held} from {client}. This chat starts a new branch of the session. To copy "
                 f"the session instead: llmctl sessions fork {self.name} NEW"
             )
 

@@ -54,8 +54,9 @@ def load(socket_path: str, session: str) -> list[Json]:
 
 def save(socket_path: str, session: str, messages: list[Json], replaced: list[Json] | None = None) -> Path | None:
     """Writes all messages of the session's conversation to its file. `replaced` is the conversation that the user has
-    replaced with these messages. It may be longer, for example after /undo. If the file has a conversation that neither
-    `replaced` nor `messages` continues, first renames the old file, and returns its new name.
+    replaced with these messages. The replaced conversation can be longer than `messages`, for example after /undo. If
+    the file has a conversation that neither `replaced` nor `messages` continues, first renames the old file, and
+    returns its new name.
     """
     with _reporting("store"), _locked():
         return _write(_path(socket_path, session), session, socket_path, messages, replaced)

@@ -1,5 +1,5 @@
 """llmctl sessions explain: prints a paragraph about each of the last turns of a session. The paragraph says how many
-tokens the turn reused, and why not more.
+tokens the turn reused, and why it could not reuse more.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from llmd.ctl.client import Json
 from llmd.ctl.context import Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
-For each turn, llmctl shows how many tokens of the prompt were reused, and why not more. If the prompt differs from the
-session, llmctl shows the text of both from the first different token on. The session's text is shown only if llmd knows
-it for certain. llmd remembers only turns since its start.
+For each turn, llmctl shows how many tokens of the prompt were reused, and why no more could be reused. If the prompt
+differs from the session, llmctl shows the text of both from the first different token on. The session's text is shown
+only if llmd knows it for certain. llmd remembers only turns since its start.
 """
 INDENT = "    "
 
 
 def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
-    help = "show which tokens each of the last turns of a session reused, and why not more"
+    help = "show which tokens each of the last turns of a session reused, and why it could not reuse more"
     add_id(add_verb(actions, shared, "explain", run, help, epilog=EPILOG))
 
 
@@ -39,7 +39,9 @@ def story(raw: Json, *, only_last: bool = False) -> str:
 
 
 def branches(raw: Json) -> list[str]:
-    """Returns a line about each branch, the oldest first. Leaves out a single branch without checkpoints."""
+    """Returns a line about each branch, the oldest first. Returns no line if the session has only one branch, and this
+    branch has no checkpoints.
+    """
     found = raw.get("branches") or []
     return [branch(one) for one in found if len(found) > 1 or one.get("checkpoints")]
 
@@ -78,8 +80,8 @@ def counts(turn: Json) -> str:
 
 def divergence(point: Json) -> list[str]:
     """Returns lines about the first token at which the prompt differs from the session. The lines show the text before
-    this token, and the two texts from there on: of the session and of the prompt. If both texts look the same, the
-    lines also show the token ids.
+    this token and, from this token on, the text of the session and the text of the prompt. If both texts look the same,
+    the lines also show the token ids.
     """
     lines = [f"{INDENT}the prompt diverges from the session at token {text.count(point.get('at', 0))}"]
     read_the_same = _read_the_same(point.get("resident") or "", point.get("prompt") or "")

@@ -41,7 +41,7 @@ _ANSWER_S_MAX = 10.0
 class Unit:
     name: str
     is_user: bool
-    """True if the user's service manager has started the unit, not the system's."""
+    """True for a unit of the user's service manager, false for a unit of the system's service manager."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Place:
 
     unit: Unit | None
     target: str | None
-    """The file behind standard error, as in /proc. None if this user may not know it."""
+    """The file behind standard error, as in /proc. None if this user has no permission to see it."""
 
     @property
     def may_be_journal(self) -> bool:
@@ -112,7 +112,9 @@ def read_journal(context: Context, unit: Unit) -> int:
 
 
 def place_of(pid: int) -> Place | None:
-    """Returns None if no process of this machine with this pid is llmd. llmd then runs in a container."""
+    """Returns None if the process with this pid is missing on this machine, or is not llmd. llmd then runs in a
+    container.
+    """
     process = PROC / str(pid)
     try:
         if b"llmd" not in (process / "cmdline").read_bytes():

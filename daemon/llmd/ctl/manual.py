@@ -20,7 +20,7 @@ EXAMPLES = Section(
         ("llmctl sessions list", "list all sessions with state, tokens and last use"),
         (
             "llmctl sessions explain work",
-            "show which tokens each of the last turns of a session reused, and why not more",
+            "show which tokens each of the last turns of a session reused, and why it could not reuse more",
         ),
         ("llmctl sessions show work --tokens", "show the exact tokens of a session, even while llmd is busy"),
         ("llmctl --json sessions list | jq .", "put --json, --socket and --timeout before or after the verb"),

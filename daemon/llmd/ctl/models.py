@@ -74,7 +74,7 @@ def _table(models: list[LocalModel]) -> str:
     if not models:
         return (
             "no models in the folders that llmd searches; llmctl models pull OWNER/NAME downloads one. "
-            "Without a model, llmd serves the one that comes with it"
+            "Without --model, llmd serves the model that comes with it"
         )
     rows = [
         [text.printable(one.name), text.size(one.candidate.n_bytes), one.source, text.age(one.modified_s, time.time())]
@@ -142,7 +142,7 @@ def _removable(name: str) -> LocalModel:
     if isinstance(hub_name, HubName):
         name = str(hub_name)
     found = catalog.all_with_name(name, catalog.local_models(None, (CACHE,)))
-    if len(found) > 1:  # the user must name the one to remove
+    if len(found) > 1:  # llmctl does not choose what to remove
         raise ModelError(f"several models match {name}: name one of {listed(one.name for one in found)}")
     if found:
         return found[0]

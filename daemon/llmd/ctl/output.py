@@ -33,7 +33,7 @@ def prepare() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is `number`
+            os.open(os.devnull, os.O_RDWR)  # /dev/null gets the lowest free descriptor: `number`
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
@@ -68,7 +68,7 @@ def line(prompt: str) -> str:
     """
     if sys.stdin is None:
         raise StreamFailed(f"standard input cannot be read: {CLOSED}")
-    if not sys.stdout.isatty():  # input() would write the prompt to the pipe
+    if not sys.stdout.isatty():  # input() would write the prompt to standard output, between the answers
         remark(prompt, end="")
         prompt = ""
     try:

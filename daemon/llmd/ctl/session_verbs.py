@@ -175,7 +175,7 @@ def register_saved(actions: Verbs, shared: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--owner",
             metavar="NAME",
-            help="owner of the saved sessions (default: list shows those of all owners, remove removes your own)",
+            help="owner of the saved sessions (default: for list all owners, for remove the owner of the unix socket)",
         )
 
 

@@ -20,8 +20,8 @@ examples:
 
 
 EPILOG = """\
-You can shorten an id if no other id begins with the same characters, except for reset, close and rename. A branch of
-requests that name no session is listed as (scratch N); show and explain accept that id.
+You can shorten an id if no other id begins with the same characters. The verbs reset, close and rename need the whole
+id. A branch of requests that name no session is listed as (scratch N); show and explain accept that id.
 
 examples:
   llmctl sessions list
@@ -43,7 +43,7 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     )
     group.set_defaults(run=run_list)
     actions = group.add_subparsers(title="verbs", metavar="VERB")
-    add_verb(actions, shared, "list", run_list, "list all sessions, the last used first")
+    add_verb(actions, shared, "list", run_list, "list all sessions, the most recently used first")
     show = add_verb(actions, shared, "show", run_show, "show one session and its last request", epilog=SHOW_EPILOG)
     show.add_argument("--tokens", action="store_true", help="show the session's token ids, read from shared memory")
     add_id(show)
@@ -89,7 +89,7 @@ def overview(raw: Json) -> str:
         "CLIENT", "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
-    # Columns that are empty are left out.
+    # Columns that are empty are not shown.
     for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):
         if not any(session.get(name) for session in sessions):
             column = header.index(title)

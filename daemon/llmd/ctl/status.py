@@ -74,11 +74,11 @@ def overview(raw: Json, counters: Counters) -> str:
 
 
 def live_requests(counters: Counters) -> str:
-    """Returns a text such as "1 running, 9 waiting (9 for another's prefill of the same head)"."""
+    """Returns a text such as "1 running, 9 waiting (9 for another request's prefill of the same head)"."""
     running, waiting, early = (
         text.count(int(counters.get(f"requests_{word}", 0))) for word in ("running", "waiting", "waiting_for_prefill")
     )
-    why = f" ({early} for another's prefill of the same head)" if early != "0" else ""
+    why = f" ({early} for another request's prefill of the same head)" if early != "0" else ""
     return f"{running} running, {waiting} waiting{why}"
 
 

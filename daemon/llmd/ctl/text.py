@@ -59,7 +59,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def padded(text: str, width: int, *, is_right: bool = False) -> str:
-    """Returns the text with spaces, or shortened, so that it takes exactly `width` columns."""
+    """Returns the text, shortened or padded with spaces, so that it takes exactly `width` columns."""
     short = shortened(text, width)
     spaces = " " * (width - cells(short))
     return spaces + short if is_right else short + spaces
@@ -75,13 +75,15 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def drafts(number: Callable[[str], int]) -> str:
-    """Returns how many verified draft tokens were accepted, for each source. `number` gets the name of a count."""
+    """Returns how many verified draft tokens were accepted, for each source. `number` takes the name of a count, and
+    returns the count.
+    """
     drafted, accepted = number("drafted_tokens"), number("accepted_tokens")
     others = [
         (source, number(f"{source}_drafted_tokens"), number(f"{source}_accepted_tokens"))
         for source in ("grammar", "model")
     ]
-    # The counters are read one after the other, so that a part can be larger than its sum.
+    # The counters are read one after the other. So a part can be larger than the total.
     of_text = max(0, drafted - sum(drafts for _, drafts, _ in others))
     accepted_of_text = max(0, accepted - sum(right for _, _, right in others))
     return ", ".join(

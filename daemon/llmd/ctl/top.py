@@ -1,5 +1,5 @@
-"""llmctl top: a live view of the sessions in the terminal. Reads the feed in a thread, and carries out what the keys
-ask for. If standard input or output is no terminal, prints one snapshot.
+"""llmctl top: a live view of the sessions in the terminal. A thread reads the feed (GET /v1/feed), and the keys start
+actions such as park or close. If standard input or output is no terminal, prints one snapshot.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ examples:
 """
 
 Post = Callable[[Callable[[View], None]], None]
-"""Passes a change of the view to the thread of the screen."""
+"""Passes a change of the view to the thread that draws the screen."""
 
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:

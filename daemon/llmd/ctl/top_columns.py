@@ -16,19 +16,21 @@ RUNNING = ("prefill", "decode")
 _BAR_CELLS = 4
 
 Order = tuple[float, str]
-"""The value by which a column sorts a session: a number, then a text. A column uses only one of them."""
+"""The value by which a column sorts a session: a number and a text. A column sets one of the two, and leaves the other
+one empty.
+"""
 
 
 @dataclass(frozen=True)
 class Column:
     title: str
     cell: Callable[[Json, int], str]
-    """Returns the text for a session. The number is the time in milliseconds."""
+    """Takes a session and the present time in milliseconds, and returns the text in the column."""
     order: Callable[[Json], Order]
     cells_min: int = 0
     cells_max: int = WORD_CELLS_MAX
     is_number: bool = False
-    """Numbers are aligned to the right, and sorted from the largest to the smallest."""
+    """True if the column has numbers. Numbers are aligned to the right, and sorted from the largest to the smallest."""
 
 
 def activity(session: Json) -> int:
@@ -120,7 +122,7 @@ SHOWN = (ID, STATE, TOKENS, MEMORY, PROGRESS, REUSED, LAST_START, REQUESTS, USED
 BY_IMPORTANCE = (
     ID, STATE, TOKENS, PROGRESS, USED, REUSED, MEMORY, LAST_START, PINNED, LAST_WORDS, REQUESTS, CLIENT, OWNER,
 )  # fmt: skip
-"""If the terminal is narrow, the last ones of these are left out."""
+"""The columns, the most important one first. On a narrow terminal, the least important ones are left out."""
 
 
 def fitting(rows: Sequence[Json], now_ms: int, width: int) -> list[tuple[Column, int]]:

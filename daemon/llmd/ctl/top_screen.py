@@ -16,9 +16,9 @@ Line = list[tuple[str, Style]]
 NOT_CONNECTED = "not connected, trying again"
 HEAD_LINES = 4
 _LINES_BESIDE_ROWS = 3
-"""The line about the table, the header and the line with the keys."""
+"""Number of lines around the rows of the table: the line about the table, the header, and the line with the keys."""
 _ROWS_BEFORE_HEAD = 3
-"""Rows that are shown before the head gets a second line."""
+"""If the table would have fewer rows than this even without the head, the screen shows no head."""
 
 KEYS = (
     ("h", "help"), ("q", "quit"), ("Enter", "details"), ("/", "filter"), ("s", "sort"), ("p", "park"), ("P", "pin"),

@@ -65,7 +65,7 @@ def run(view: View, has_color: bool, start: Callable[[TopTerminal], None]) -> in
 
 
 class TopTerminal:
-    """The curses screen. Only the main thread uses it, but every thread may call post."""
+    """The curses screen. Only the main thread uses it, but every thread can call `post`."""
 
     def __init__(self, view: View, readable: int, writable: int) -> None:
         self.act: Callable[[Action], None] = lambda _: None
@@ -73,7 +73,7 @@ class TopTerminal:
         self._view = view
         self._inbox: SimpleQueue[Callable[[View], None]] = SimpleQueue()
         self._readable, self._writable = readable, writable
-        """A pipe that wakes the main thread. Signals and post write to it."""
+        """A pipe that wakes the main thread. Signals and the method `post` write to this pipe."""
         self._status: int | None = None
         self._attributes: dict[Style, int] = {}
         self._encoding = locale.nl_langinfo(locale.CODESET)
@@ -123,7 +123,7 @@ class TopTerminal:
             self._paint()
             ready = dict(poll.poll())
             if ready.get(_STDIN, 0) & (select.POLLHUP | select.POLLERR):
-                return 128 + signal.SIGHUP  # the terminal is gone
+                return 128 + signal.SIGHUP  # the terminal was closed
             self._take_changes()
             self._take_keys()
         return self._status or 0
@@ -179,7 +179,7 @@ class TopTerminal:
 
 
 def _encodable(span: str, encoding: str) -> str:
-    """Returns the text with question marks instead of characters that the encoding lacks, as wide as these."""
+    """Replaces each character that the encoding lacks by question marks that are together as wide as the character."""
     try:
         span.encode(encoding)
         return span

@@ -25,8 +25,8 @@ def key_of(session: Json) -> SessionKey:
 
 @dataclass(frozen=True)
 class Reported:
-    """The sessions and counters of the feed after one event. The next event makes a new object, so a paused display
-    keeps its own.
+    """The sessions and counters of the feed after one event. Each event makes a new object. So a paused display keeps
+    the object that it shows.
     """
 
     sessions: dict[SessionKey, Json] = field(default_factory=dict)
@@ -36,12 +36,15 @@ class Reported:
     memory: Json = field(default_factory=dict)
     counters: Json = field(default_factory=dict)
     prefill_rate: float | None = None
-    """Tokens per second between the last two events. None if there is no connection, or before its second event."""
+    """Tokens per second between the last two events. None if there is no connection, and before the second event of a
+    connection.
+    """
     decode_rate: float | None = None
 
     def after(self, event: Json, *, is_first: bool) -> Reported:
-        """Returns what is known after an event. `is_first` says whether the event is the first one of a connection. No
-        rate is known then, because another daemon may have sent the event before, and each daemon counts from 0.
+        """Returns the sessions and counters after this event. `is_first` says whether the event is the first one of a
+        connection. The first event gives no rate: its counters may come from another daemon than those of the event
+        before, and each daemon counts from 0.
         """
         found = {} if event["full"] else dict(self.sessions)
         for gone in event["forgotten"]:
@@ -83,9 +86,9 @@ class View:
     def __init__(self) -> None:
         self.version = ""
         self.ready: Json = {}
-        """The last answer of /ready."""
+        """The newest answer of /ready."""
         self.trouble = "connecting"
-        """Why nothing is received now, or ""."""
+        """Why no events arrive now, or ""."""
         self.message = ""
         """A sentence about the last action. The next key removes the sentence."""
         self.mode = "table"
@@ -104,7 +107,7 @@ class View:
         """Number of rows of the table that fit on the screen."""
         self.has_ended = False
         self._index = 0
-        """Row of the selected session when it was last seen."""
+        """Row in which the selected session was shown most recently."""
         self._reported = Reported()
         self._is_first_event = True
         self._paused: Reported | None = None
@@ -157,8 +160,9 @@ class View:
         return None if self.selected is None else self.shown.sessions.get(self.selected)
 
     def _settle(self) -> None:
-        """Selects the session in the same row if the selected one is gone. The details go on showing that it is gone,
-        so that a key does not act on another session than the user has read about.
+        """If the selected session is gone, selects the session in the same row of the table. In contrast, the details
+        go on showing that the session is gone. Otherwise a key could act on another session than the one that the user
+        has read about.
         """
         if self.selected is None or self.mode == "details":
             return

@@ -16,7 +16,7 @@ from .finding import Finding, size
 _INT32_MAX = 2**31 - 1
 _UINT64_MAX = 2**64 - 1
 _GPU_NODES = {"nvidiactl": ("an NVIDIA GPU", "cuda"), "kfd": ("an AMD GPU", "hip")}
-"""Maps the device file of a GPU driver to the kind of GPU, and to the backend of build.sh for this kind."""
+"""Maps the device file of a GPU driver to the kind of GPU, and to the value of LLMD_BACKEND for this kind."""
 _MAGIC = b"GGUF"
 
 
@@ -34,9 +34,9 @@ def processor(description: str) -> Finding:
 
 
 def cores(machine: Machine, n_threads: int, n_processors: int) -> Finding:
-    """Checks --threads. `n_threads` is its value, and `n_processors` is how many processors this process may use."""
-    quota = "" if machine.n_allowed == _INT32_MAX else f"; the quota of its control groups is {machine.n_allowed}"
-    fact = f"llmd may use {_counted(machine.n_cores, 'core')}{quota}."
+    """Checks --threads. `n_threads` is its value, and `n_processors` is how many processors this process can use."""
+    quota = "" if machine.n_allowed == _INT32_MAX else f"; its control groups have a quota of {machine.n_allowed}"
+    fact = f"llmd can use {_counted(machine.n_cores, 'core')}{quota}."
     if n_threads > n_processors:
         return Finding(
             "cores",
@@ -86,7 +86,7 @@ def memory(machine: Machine, devices: Sequence[Device], n_total: int, n_model: i
     """
     fact = f"{size(machine.free_bytes)} of {size(n_total)} of host memory are free for llmd"
     if machine.allowed_bytes != _UINT64_MAX:
-        fact += f"; the control groups allow {size(machine.allowed_bytes)} more"
+        fact += f"; the control groups allow llmd another {size(machine.allowed_bytes)}"
     n_free = machine.free_bytes + sum(one.free_bytes for one in devices if one.is_gpu)
     if n_model is not None and n_model > n_free:
         return Finding(

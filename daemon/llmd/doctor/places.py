@@ -75,8 +75,8 @@ def _version_of_llmd(host: str, number: int) -> str:
 
 
 def _holder_of(number: int, processes: Path) -> str:
-    """Returns the name and pid of the process that listens on the port. Returns "" if this user may not see that
-    process.
+    """Returns the name and pid of the process that listens on the port. Returns "" if this user has no permission to
+    see that process.
     """
     inodes = set()
     for table in ("tcp", "tcp6"):
@@ -147,7 +147,7 @@ def state_directory(path: Path | None) -> Finding:
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         return Finding(
             "state", "wrong", f"This user cannot write to {folder}, where llmd keeps sessions.",
-            "Choose another directory with --state-dir, or --state-dir none.",
+            "Choose another directory with --state-dir, or keep no files with --state-dir none.",
         )  # fmt: skip
     n_free = shutil.disk_usage(folder).free
     if n_free < _DISK_BYTES_MIN:

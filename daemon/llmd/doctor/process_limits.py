@@ -17,16 +17,16 @@ _TOKEN_BYTES = 4
 def open_files(hard: int) -> Finding:
     """Checks the limit on open files. `hard` is the hard limit, up to which llmd raises its own limit."""
     if hard == resource.RLIM_INFINITY or hard >= _FILES:
-        return Finding("open files", "ok", f"llmd may open {_number(hard)} files, and needs at most {_FILES}.")
+        return Finding("open files", "ok", f"llmd can open {_number(hard)} files, and needs at most {_FILES}.")
     return Finding(
-        "open files", "slow", f"llmd may open {hard} files, so it accepts fewer connections than its limit.",
+        "open files", "slow", f"llmd can open only {hard} files, so it accepts fewer connections than its own limit.",
         f"Raise the limit to {_FILES} or more: ulimit -Hn, or LimitNOFILE= in the systemd unit.",
     )  # fmt: skip
 
 
 def locked_memory(soft: int) -> Finding:
     limit = "no limit" if soft == resource.RLIM_INFINITY else f"a limit of {soft // 1024} KiB"
-    return Finding("locked memory", "ok", f"There is {limit}; llmd locks no memory.")
+    return Finding("locked memory", "ok", f"Locked memory has {limit}; llmd locks no memory.")
 
 
 def shared_memory(directory: Path, n_needed: int) -> Finding:

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     status: 1 if something is wrong, otherwise 0.
     """
     config = load_or_exit([one for one in arguments if one != _JSON])
-    logging.disable()  # the findings say what the log lines of the checked parts would say
+    logging.disable()  # no log lines of the checked parts, because the findings say the same
     findings = list(checked(config))
     wrong = [one for one in findings if one.verdict == "wrong"]
     if _JSON in arguments:

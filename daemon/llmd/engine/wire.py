@@ -1,8 +1,8 @@
 """Messages between the event loop and the decode thread: MessagePack, specified in include/llm_wire.h.
 
-Types only, no I/O. A command is a map, and an event is an array. llm_wire.h has tables with the names of all members.
-The type Sampling is made from such a table (LLM_SAMPLING_TABLE). The other types here are written by hand, and compared
-with the tables before an engine is opened (`differences`).
+This module has only types, and does no I/O. A command is a map, and an event is an array. llm_wire.h has tables with
+the names of all members. The type Sampling is made from such a table (LLM_SAMPLING_TABLE). The other types here are
+written by hand, and compared with the tables before an engine is opened (`differences`).
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def differences() -> list[str]:
     commands = {one.__name__.upper(): one for one in get_args(Command)}
     events = {one.__name__.upper(): one for one in get_args(Event)}
     for name in sorted(COMMANDS.keys() ^ commands.keys()) + sorted(EVENTS.keys() ^ events.keys()):
-        found.append(f"{name}: known on one side only")
+        found.append(f"{name}: only the daemon or only libllm knows it")
     for name in sorted(COMMANDS.keys() & commands.keys()):
         number, fields = COMMANDS[name]
         found += _differences_of(commands[name], number, {field.name: field for field in fields})
@@ -247,18 +247,19 @@ def differences() -> list[str]:
         number, members = EVENTS[name]
         config = events[name].__struct_config__
         if (config.tag, events[name].__struct_fields__) != (number, members):
-            found.append(f"{name}: not {number} {members}")
+            found.append(f"{name}: libllm has the number {number} and the members {members}")
     return found
 
 
 def _differences_of(command: type[msgspec.Struct], number: int, fields: dict[str, Field]) -> list[str]:
     ours = {field.name: field for field in msgspec.structs.fields(command)}
     name = command.__name__
-    found = [] if command.__struct_config__.tag == number else [f"{name}: not command {number}"]
-    found += [f"{name}.{field}: known on one side only" for field in sorted(ours.keys() ^ fields.keys())]
+    found = [] if command.__struct_config__.tag == number else [f"{name}: libllm has the number {number}"]
+    different = sorted(ours.keys() ^ fields.keys())
+    found += [f"{name}.{field}: only the daemon or only libllm knows it" for field in different]
     for field in sorted(ours.keys() & fields.keys()):
         if ours[field].required != fields[field].is_needed:
-            found.append(f"{name}.{field}: needed on one side only")
+            found.append(f"{name}.{field}: only the daemon or only libllm requires it")
         elif isinstance(ours[field].default, int) and ours[field].default != fields[field].default:
-            found.append(f"{name}.{field}: not {fields[field].default} by default")
+            found.append(f"{name}.{field}: libllm has the default {fields[field].default}")
     return found

@@ -52,7 +52,7 @@ class LocalModel:
 
 def local_models(models_dir: Path | None, sources: Sequence[str] = (CACHE, LM_STUDIO, OLLAMA)) -> list[LocalModel]:
     """Returns the models of --models-dir and of the other sources, in this order. A split model is left out if one of
-    its files is missing. Blocks.
+    its files is missing. Blocks the calling thread.
     """
     found = list(_in_models_dir(models_dir)) if models_dir is not None else []
     for source, models in ((CACHE, _in_cache), (LM_STUDIO, _in_lm_studio), (OLLAMA, _in_ollama)):

@@ -24,7 +24,9 @@ _PREFERRED = (
 )  # fmt: skip
 """Quantizations from the first choice to the last. Q4_K_M is the first choice of llama.cpp and Ollama, too."""
 MEMORY_SHARE = 0.9
-"""Share of the available memory that the weights may take if llmd chooses the file. The KV cache needs the rest."""
+"""Share of the available memory that the weights can take if llmd chooses the file. The rest of the memory is for the
+KV cache.
+"""
 _LISTED_MAX = 12
 
 

@@ -76,7 +76,7 @@ def _found(one: LocalModel) -> str:
 
 def pull(name: HubName, free_bytes: int | None, download: Download) -> Path:
     """Asks the hub which files the repository has now, chooses one, and downloads what the cache does not have."""
-    from . import hub  # the library takes half a second to import
+    from . import hub  # importing huggingface_hub takes half a second
 
     listing = hub.list_files(name)
     name = replace(name, repository=listing.repository)
@@ -121,8 +121,8 @@ def _from_cache(name: HubName, free_bytes: int | None) -> Path | None:
 
 def _bytes_for_cached(name: HubName, free_bytes: int | None) -> int | None:
     """Returns the memory for a model that needs no download. If the user named a quantization or a file, returns None,
-    because the size of the model must not overrule the user. If that model is too large, libllm refuses it with a
-    message about the size. If the user named neither, the weights may take all memory that is free now. With a smaller
+    because the size of the model must not overrule the user. If the named model is too large, libllm refuses it with a
+    message about the size. If the user named neither, the weights can take all memory that is free now. With a smaller
     share, a busy machine would download a smaller model although a cached one fits.
     """
     if free_bytes is None or name.quantization or name.file:

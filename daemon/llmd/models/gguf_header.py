@@ -60,7 +60,7 @@ def _read(file: BinaryIO) -> Header:
     if version not in _VERSIONS:
         raise ValueError(f"its version is {version}")
     if n_entries > _ENTRIES_MAX:
-        raise ValueError(f"it claims {n_entries} entries")
+        raise ValueError(f"it claims to have {n_entries} entries")
     facts: dict[str, Value] = {}
     for _ in range(n_entries):
         key = _text(file)
@@ -96,7 +96,7 @@ def _value(file: BinaryIO, kind: int) -> Value | None:
 def _text(file: BinaryIO) -> str:
     (n,) = struct.unpack("<Q", _bytes(file, 8))
     if n > _TEXT_BYTES_MAX:
-        raise ValueError(f"a text claims {n} bytes")
+        raise ValueError(f"a text claims to have {n} bytes")
     return _bytes(file, n).decode("utf-8", "replace")
 
 

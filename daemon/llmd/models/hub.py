@@ -49,7 +49,7 @@ _LIST_S = 30.0
 _HEAD_S = 30.0
 
 disable_progress_bars()
-logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are about retries
+logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # no warnings about retries
 # If a download is interrupted, the library loses the last chunk. The library's default chunk has 10 MiB.
 constants.DOWNLOAD_CHUNK_SIZE = 1 << 20
 # With telemetry, the library asks the hub for a list of AI agents, and reports which of them runs this process.
@@ -314,7 +314,7 @@ def _refusal(name: HubName, error: HfHubHTTPError) -> str:
     if status == 401:
         return f"{hub} refuses the token: renew HF_TOKEN, or run hf auth login again"
     if status == 403:
-        return f"{hub} denies access: use a token that may read the repository (HF_TOKEN)"
+        return f"{hub} denies access: use a token with permission to read the repository (HF_TOKEN)"
     if status == 429:
         return f"{hub} refuses more requests for now: wait some minutes, or set HF_TOKEN"
     return f"{hub} answered with HTTP status {status}: try again later"

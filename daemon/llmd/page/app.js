@@ -61,7 +61,7 @@ window.addEventListener("hashchange", route);
 feed.addEventListener("change", (event) => {
   const counters = feed.last?.counters;
   const early = counters?.requests_waiting_for_prefill;
-  const why = early ? ` (${early} for another's prefill of the same head)` : "";
+  const why = early ? ` (${early} for another request's prefill of the same head)` : "";
   setText(document.getElementById("status"), feed.problem
     || `${counters.requests_running} running, ${counters.requests_waiting} waiting${why}`);
   document.getElementById("status").classList.toggle("problem", feed.problem !== "");

@@ -56,7 +56,7 @@ class UnixSocket:
             if _inode(os.lstat(self.path)) == self.inode:
                 self.path.unlink()
         except OSError:
-            pass  # the file is gone, or this user may no longer write to the directory
+            pass  # the file is gone, or this user can no longer write to the directory
         os.close(self.lock)
 
 

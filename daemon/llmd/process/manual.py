@@ -11,7 +11,7 @@ PURPOSE = "serves one language model to many conversations and keeps their state
 DESCRIPTION = """\
 Serves one language model over an OpenAI-compatible HTTP interface. Each conversation is a session whose state is kept,
 so that its next prompt continues where the last answer ended. Without arguments, llmd serves the model that comes with
-it on http://127.0.0.1:15563 and on a unix socket for llmctl.
+llmd. It listens on http://127.0.0.1:15563, and on a unix socket for llmctl.
 """
 
 PRECEDENCE = """\

@@ -19,7 +19,7 @@ loop. It also returns whether the thread is inside a step.
 class Heartbeat:
     """Tells whether the decode thread makes progress, by comparing each reading of the thread's counter with the
     reading before. A thread that waits for work counts as making progress. A thread that is still in the same step as
-    at the last reading makes no progress.
+    at the previous reading makes no progress.
     """
 
     def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
