@@ -138,7 +138,7 @@ _SAMPLING_NAMES = {row.spoken or row.name for row in _SAMPLING_ROWS}
 
 
 def sampling_table() -> str:
-    return markdown(("parameter", "range", "default", "dialects", "meaning"), map(_sampling_row, _SAMPLING_ROWS))
+    return markdown(("parameter", "range", "default", "APIs", "meaning"), map(_sampling_row, _SAMPLING_ROWS))
 
 
 def _sampling_row(row: SamplingParameter) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ def error_codes() -> str:
 
 def limit_table() -> str:
     rows = ((f"`{row.name}`", str(row.most), row.unit, row.bounds, f"`{row.code}`") for row in limits.TABLE)
-    return markdown(("limit", "most", "of", "bounds", "refused with"), rows)
+    return markdown(("limit", "maximum", "unit", "what is limited", "error"), rows)
 
 
 def metrics() -> str:

@@ -1,5 +1,5 @@
 """Refuses prompts that cannot fit the context. A text with too many bytes is refused before it is rendered or
-tokenized. Pure.
+tokenized. All functions are pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The types of a request for an answer. They are the same for all APIs: a dialect's reader converts the body of its API
 to a GenerationRequest, and the pipeline answers the GenerationRequest.
 
-Types only. Members called `param` have the name that the client's API gives to a field, for error messages.
+Error messages need the client's names of fields. So each member called `param` has the name that the client's API gives
+to a field.
 """
 
 from __future__ import annotations

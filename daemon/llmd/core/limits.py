@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 # Limits of a connection, in size and time (http/connection.py).
 CONNECTIONS_MAX = 1024
-"""Connections over TCP. If a client connects when the limit is reached, llmd closes the connection that has been idle
-longest. If no connection is idle, the new connection is refused.
+"""Maximum number of connections over TCP. If a client connects when the limit is reached, llmd closes the connection
+that has been idle longest. If no connection is idle, the new connection is refused.
 """
 CONNECTIONS_PER_PEER_MAX = 256
-"""Connections from one address of another machine. Connections from this machine have no such limit, because a proxy on
-this machine can serve many clients.
+"""Maximum number of connections from one address of another machine. Connections from this machine have no such limit,
+because a proxy on this machine can serve many clients.
 """
 CONNECTIONS_LOCAL_MAX = 256
-"""Connections over the unix socket. They have a limit of their own, so that administrators can still connect when TCP
-clients have used up all TCP connections.
+"""Maximum number of connections over the unix socket. They have a limit of their own, so that administrators can still
+connect when TCP clients have used up all TCP connections.
 """
 CONNECTIONS_REFUSED_MAX = 64
 """Maximum number of refused connections that stay open until the client has received the reason of the refusal. Further
@@ -30,7 +30,9 @@ DESCRIPTORS_RESERVED = 256
 this number.
 """
 BACKLOG = 1024
-"""Connections that can wait to be accepted. If more clients connect, their kernels try again after a second."""
+"""Maximum number of connections that wait to be accepted. If more clients connect, their kernels try again after a
+second.
+"""
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_LINE_BYTES_MAX = 8 * 1024
 """Maximum length of the request line, and of each header."""
@@ -44,14 +46,14 @@ READ_BUFFER_BYTES = 64 * 1024
 until the handler has read some bytes. Up to twice this number of bytes can be in memory.
 """
 BODY_SILENCE_S_MAX = 20.0
-"""Longest pause in a body."""
+"""Longest pause while the body of a request arrives."""
 BODY_S_MAX = 30.0
-"""Maximum time for a whole body. Each BODY_BYTES_PER_S_MIN bytes that have arrived add one second."""
+"""Maximum time until a whole body has arrived. Each BODY_BYTES_PER_S_MIN bytes that have arrived add one second."""
 BODY_BYTES_PER_S_MIN = 32 * 1024
 BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
-"""Total bytes of all bodies that are being received."""
+"""Maximum total bytes of all bodies that are being received."""
 BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
-"""Size above which the chunks of a body are joined in a thread."""
+"""If a body has more bytes than this, its chunks are joined in a text thread."""
 LINGER_S = 2.0
 """Time for which llmd receives and drops what a refused client still sends. If llmd closed the connection at once, the
 client could lose the answer with the refusal.
@@ -71,7 +73,7 @@ PROBE_S = 5.0
 (http/connection.py).
 """
 FEEDS_MAX = 64
-"""Open streams of GET /v1/feed."""
+"""Maximum number of open streams of GET /v1/feed."""
 FEED_INTERVAL_S = 1.0
 """Interval of the events of GET /v1/feed."""
 FEED_FORGOTTEN_MAX = 4096
@@ -89,8 +91,8 @@ integers take 25 ms to decode. A client can send a longer prompt as text instead
 JSON_CONTAINERS_MAX = 65_536
 JSON_KEYS_MAX = 65_536
 JSON_MEMBERS_MAX = 4096
-"""Members of one object. libllm has the same limit (json_size.h), because it compares each name in an object with all
-earlier names.
+"""Maximum members of one object. libllm has the same limit (json_size.h), because it compares each name in an object
+with all earlier names.
 """
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
@@ -104,7 +106,7 @@ JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # Limits of a request's members.
 FIELD_BYTES_MAX = 65_536
-"""Bytes of JSON in one field. Fields such as the prompt have limits of their own."""
+"""Maximum bytes of JSON in one field. Fields such as the prompt have limits of their own."""
 NEUTRAL_BYTES_MAX = 256
 """An unsupported parameter is accepted if its value would have no effect. Values with more bytes of JSON than this are
 not decoded for this check, because all values without effect are short.
@@ -125,22 +127,22 @@ CONSTRAINT_BYTES_MAX = 512 * 1024
 """Maximum bytes of the constraint in the command GENERATE. libllm has the same limit (llm.h)."""
 TOOLS_MAX = 256
 TOOLS_BYTES_MAX = 1024**2
-"""Bytes of JSON of all tools of a request."""
+"""Maximum bytes of JSON of all tools of a request."""
 TOOL_NAME_CHARS_MAX = 128
 TOOL_SCHEMA_DEPTH_MAX = 64
-"""Nesting depth of objects and lists in the parameters of a tool."""
+"""Maximum nesting depth of objects and lists in the parameters of a tool."""
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
 """The largest number of reasoning tokens that a request can set as a limit."""
 ANSWERS_MAX = 16
-"""Answers generated for one request. This is the total for all its prompts, and includes the answers that best_of
-drops.
+"""Maximum number of answers generated for one request. This is the total for all prompts of the request, and includes
+the answers that best_of drops.
 """
 LIKELIEST_MAX = 20
 """Maximum number of most likely tokens that are reported with each generated token. libllm has the same limit (llm.h).
 """
 LOG_PROBABILITIES_MAX = 262_144
-"""Total log probabilities in all answers of a request that is not streamed, including those of the most likely tokens.
-llmd limits the length of the answers accordingly.
+"""Maximum number of log probabilities in all answers of a request that is not streamed, including those of the most
+likely tokens. llmd limits the length of the answers accordingly.
 """
 MARKS_MAX = 4
 """Maximum number of marks of a prompt. A mark is a position that the client marked with cache_control. Checkpoints are
@@ -151,7 +153,7 @@ MARK_NEAR_TOKENS = 8
 tokens away.
 """
 TEMPLATE_VARIABLES_MAX = 64
-"""Members of chat_template_kwargs. libllm has the same limit (chat_request.cpp)."""
+"""Maximum members of chat_template_kwargs. libllm has the same limit (chat_request.cpp)."""
 AGENT_CONTEXT_TOKENS = 32_768
 """Context size in tokens that coding agents need. Their system prompts and tools have up to 17,000 tokens, and their
 conversations need about as many.
@@ -165,17 +167,19 @@ as JSON either (chat_history.cpp).
 """
 ARGUMENTS_VALUES_MAX = 16_384
 ARGUMENTS_FLOATS_MAX = 512
-"""Floats in the arguments of a tool call. Arguments that exceed one of the limits ARGUMENTS_* are compared as text."""
+"""Maximum number of floats in the arguments of a tool call. Arguments that exceed one of the limits ARGUMENTS_* are
+compared as text.
+"""
 UINT32_MAX = 0xFFFF_FFFF
 """The largest owner number or token count that the engine accepts."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
-"""Characters of a value that an error message quotes."""
+"""Maximum characters of a value that an error message quotes."""
 
 # Limits of access (access.py).
 KEY_FILE_BYTES_MAX = 1024**2
 KEYS_MAX = 1024
-"""Keys in the key file. The limit exists because each request's key is compared with every key of the file, even after
-a match.
+"""Maximum number of keys in the key file. The limit exists because each request's key is compared with every key of the
+file, even after a match.
 """
 OWNER_NAME_CHARS_MAX = 64
 KEY_CHARS_MIN_ADVISED = 16
@@ -183,28 +187,30 @@ KEY_CHARS_MIN_ADVISED = 16
 
 # Limits of what the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
-"""Characters of one stream that the client has not yet read. Above this number, the generation is paused until the
-client has read some.
+"""Maximum number of characters of one stream that wait for the client. Above this number, the generation is paused
+until the client has read some of them.
 """
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
 HOLDERS_SHOWN = 8
-"""Number of session names that the error capacity_exhausted lists."""
+"""Maximum number of session names that the error capacity_exhausted lists."""
 DIVERGENCE_TOKENS_SHOWN = 12
-"""Prompt tokens shown on each side of the point at which prompt and session diverged."""
+"""Number of tokens of the prompt that are shown on each side of the point at which prompt and session diverged."""
 
 # Stored responses (dialects/responses/store.py).
 RESPONSES_MAX = 4096
-"""Stored responses of all owners. Each owner has a share of this number and of RESPONSE_BYTES_MAX."""
+"""Maximum number of stored responses of all owners together. Each owner has a share of this number and of
+RESPONSE_BYTES_MAX.
+"""
 RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
 """Number of bytes counted for each stored response, besides its texts."""
 RESPONSE_MESSAGE_BYTES = 256
 """Number of bytes counted for each message and each tool call of a stored conversation, besides its texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
-"""Total bytes of the stored items (messages, tool calls ...) to which one request refers by their ids. The limit on the
-size of a body is not enough: a short reference can stand for a long answer, and can be repeated.
+"""Maximum total bytes of the stored items (messages, tool calls ...) to which one request refers by their ids. The
+limit on the size of a body is not enough: a short reference can stand for a long answer, and can be repeated.
 """
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
@@ -225,9 +231,9 @@ of the session.
 CLIENT_CHARS_MAX = 32
 """Maximum length of the program name that llmd takes from a User-Agent."""
 LAST_WORDS_CHARS_MAX = 40
-"""Characters of the last user message that lists of sessions show."""
+"""Maximum characters of the last user message that lists of sessions show."""
 DIVERGENCE_TOKENS_KEPT = 16
-"""Tokens kept on each side of the point where prompt and session diverged in a turn."""
+"""Number of tokens that are kept on each side of the point where prompt and session diverged in a turn."""
 USER_BOUNDARIES_MAX = 4
 """Number of user messages, counted from the end of a prompt, whose beginnings libllm reports (chat.cpp)."""
 
@@ -261,7 +267,8 @@ STOP_GRACE_S = 5.0
 """Longest time that the stopping daemon waits for the last events of the requests that it has cancelled."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOOP_CLOCK_S = 0.01
-"""Period of the timer that measures how long the event loop is blocked. Blocks shorter than this may not be detected.
+"""Period of the timer that measures how long the event loop is blocked. If the loop is blocked for less than this time,
+the timer possibly does not notice it.
 """
 NOTIFY_PATIENCE_S = 0.02
 """Maximum time for which llmd waits to send a notification to the service manager (systemd) if the manager's queue is

@@ -45,7 +45,7 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunningUsage(msgspec.Struct, frozen=True, gc=False):
-    """The numbers of tokens used so far, and the times spent so far."""
+    """The numbers of tokens that the request has used so far, and the times that it has taken so far."""
 
     usage: UsedTokens
     n_prefilled: int
@@ -66,7 +66,7 @@ class Details(msgspec.Struct, frozen=True, gc=False):
 class TextPart(msgspec.Struct, frozen=True, gc=False):
     index: int
     text: str
-    """Empty if the text of the tokens in `details` is sent later, or is not part of the answer."""
+    """The text of the tokens in `details`. It is empty if this text is sent later, or is not part of the answer."""
     details: Details | None = None
 
 

@@ -1,4 +1,6 @@
-"""Checks a request's sampling parameters, limits on the answer's length, stop strings and stop tokens. Pure."""
+"""Checks a request's sampling parameters, limits on the answer's length, stop strings and stop tokens. All functions
+are pure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The table of sampling parameters. From its rows, llmd makes the types RequestedSampling and SamplingDefaults, and the
 checks of ranges. The sampling members of requests in all dialects, with their descriptions, also come from these rows.
-Types only, no I/O.
+This module does no I/O.
 """
 
 from __future__ import annotations

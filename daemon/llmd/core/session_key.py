@@ -1,4 +1,4 @@
-"""Finds the session id of a request, and the header or member of the body that has the id. Pure."""
+"""Finds the session id of a request, and the header or member of the body that has the id. All functions are pure."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class SessionKey:
 
     @property
     def is_hint(self) -> bool:
-        """Whether the id comes from a member that is also used for other purposes. The client then may not know that
-        the member names a session. So the id never causes an error. If the id is invalid, or the queue of its session
-        is full, the request is answered without a session.
+        """Whether the id comes from a member that is also used for other purposes. The client possibly does not know
+        that the member names a session. So the id never causes an error. If the id is invalid, or the queue of its
+        session is full, the request is answered without a session.
         """
         return self.source in _HINTS
 

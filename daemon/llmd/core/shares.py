@@ -1,6 +1,6 @@
 """Divides the daemon's limits between owners, by the same rule as libllm (share.h).
 
-Owned by the event loop.
+The event loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Returns how much of a limit one owner can use. The rest is reserved for the other owners: half of `limit /
-    n_owners` for each of them, but at least 1 in total. With a limit of 100 and 2 owners, 25 are reserved, so each
-    owner can use 75.
+    """Returns how much of a limit one owner can use. For each other owner, half of `limit / n_owners` is reserved, but
+    at least 1 for all of them together. With a limit of 100 and 2 owners, 25 are reserved, so each owner can use 75.
     """
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
@@ -46,8 +45,8 @@ class Admission:
 
     @contextmanager
     def entered(self, owner: int) -> Iterator[None]:
-        """Counts a live request while the block runs. Raises ApiError if the limit is reached, in total or for this
-        owner.
+        """Counts a live request while the `with` block runs. Raises ApiError if the limit is reached, in total or for
+        this owner.
         """
         self._check(owner)
         self.n_live += 1

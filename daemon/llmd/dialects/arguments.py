@@ -1,4 +1,6 @@
-"""Converts the arguments of a tool call to a JSON object, for APIs that return arguments in this form. Pure."""
+"""Converts the arguments of a tool call to a JSON object, for APIs that return arguments in this form. All functions
+are pure.
+"""
 
 from __future__ import annotations
 

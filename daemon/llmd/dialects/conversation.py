@@ -1,4 +1,6 @@
-"""Checks of conversations, for all APIs. A failed check raises an ApiError that names the invalid field. Pure."""
+"""Checks conversations, for all APIs. A failed check raises an ApiError that names the invalid field. All functions are
+pure.
+"""
 
 from __future__ import annotations
 

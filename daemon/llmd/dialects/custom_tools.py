@@ -1,7 +1,6 @@
-"""Custom tools, whose input is free text. The model sees each custom tool as a function with one text argument. Pure.
-
-This module makes the function for a custom tool, and the JSON arguments for past calls of the tool. While the model
-writes a new call, the module extracts the input from the JSON arguments.
+"""Custom tools, whose input is free text. The model sees each custom tool as a function with one text argument. This
+module does no I/O. It makes the function for a custom tool, and the JSON arguments for past calls of the tool. While
+the model writes a new call, the module extracts the input from the JSON arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Members that requests of several APIs have in common, with their documentation. Types only."""
+"""Types of the members that requests of several APIs have in common, with their documentation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TemplateVariables = Annotated[
 History = Annotated[
     Literal["resident", "template"] | None,
     note(
-        "resident: the session's past answers keep their generated tokens. With template, llmd renders and tokenizes "
+        "`resident`: the session's past answers keep their generated tokens. `template`: llmd renders and tokenizes "
         "past answers again. The value applies to the session until a reset. Default: --history."
     ),
 ]

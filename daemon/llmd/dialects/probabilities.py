@@ -1,4 +1,4 @@
-"""Log probabilities in the form that several APIs have in common. Pure."""
+"""Log probabilities in the form that several APIs have in common. All functions are pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Converts members that requests of several APIs have in common. All functions raise an ApiError that names the invalid
-member. Pure.
+"""Converts members that requests of several APIs have in common. All functions are pure, and raise an ApiError that
+names the invalid member.
 """
 
 from __future__ import annotations

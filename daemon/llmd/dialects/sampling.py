@@ -1,5 +1,5 @@
-"""Adds the sampling parameters of core/sampling_table.py to the types of requests, and reads them from requests.
-Pure.
+"""Adds the sampling parameters of core/sampling_table.py to the types of requests, and reads them from requests. All
+functions are pure.
 """
 
 from __future__ import annotations

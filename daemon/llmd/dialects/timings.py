@@ -23,9 +23,9 @@ class Timings(msgspec.Struct, frozen=True):
     predicted_per_token_ms: float
     predicted_per_second: float
     draft_n: int | UnsetType = UNSET
-    """Draft tokens that the model has verified. Present if there were any."""
+    """Draft tokens that the model has verified. This member is present if there were any."""
     draft_n_accepted: int | UnsetType = UNSET
-    """Draft tokens that became part of the answer. Present if draft_n is."""
+    """Draft tokens that became part of the answer. This member is present if draft_n is present."""
 
 
 class PromptProgress(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Metrics in Prometheus' text format. The metrics are the engine's counters, current values, and the counts and times
-that the daemon has recorded. Owned by the event loop. Rendering all metrics takes about a millisecond.
+that the daemon has recorded. The event loop owns all objects of this module. Rendering all metrics takes about a
+millisecond.
 
 Times are in seconds and sizes in bytes, never in multiples such as milliseconds. Only the names of counters end in
 _total.
@@ -117,9 +118,10 @@ _READ: dict[Metric, Callable[[Moment], float]] = {
         lambda at: at.engine.info.state_bytes,
     Metric("kv_usage_ratio", "Used part of the KV cache and recurrent state, 0 to 1."):
         lambda at: _gauge(at, "state_used_bytes") / max(1, at.engine.info.state_bytes),
-    Metric("slots_free", "Slots that no branch occupies, scratch included."):
+    Metric("slots_free", "Slots that no branch occupies, including slots for scratch branches."):
+        # at least 0, because open branches can wait for a slot
         lambda at: max(0, at.engine.info.n_sessions + at.engine.info.n_scratch
-        - (_gauge(at, "sessions_open") - _gauge(at, "sessions_parked"))),  # open branches can wait for a slot
+        - (_gauge(at, "sessions_open") - _gauge(at, "sessions_parked"))),
     Metric("process_resident_memory_bytes", "Resident memory of the process."):
         lambda _: _resident_bytes(),
     Metric("session_places", "Slots for named sessions."):

@@ -1,6 +1,6 @@
 """Deferred tools (defer_loading), and tools that a message adds or removes. The list of tools at the beginning of the
 prompt does not have the definition of a deferred tool. The definition is at the place where a message names the tool.
-Pure.
+All functions are pure.
 
 If a message adds or removes a tool, the prompt before this message stays the same. A definition is shown only once,
 where a message first names the tool. Later messages do not move the definition. So if the messages are sent again with
@@ -24,8 +24,8 @@ REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
 @dataclass(frozen=True, slots=True)
 class HistoryTools:
     callable: tuple[Tool, ...]
-    """All tools that are not deferred. Also the deferred tools that a message has named or added, unless a later
-    message has removed them.
+    """All tools that are not deferred, and the deferred tools that a message has named or added and no later message
+    has removed.
     """
     removed: frozenset[str]
     """Names of tools in `callable` that a message has removed. The prompt still lists these tools, but the answer must

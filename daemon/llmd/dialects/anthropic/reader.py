@@ -1,4 +1,4 @@
-"""Turns the body of a request of Anthropic's API into a generation request. Pure."""
+"""Turns the body of a request of Anthropic's API into a generation request. All functions are pure."""
 
 from __future__ import annotations
 

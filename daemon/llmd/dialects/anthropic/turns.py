@@ -1,5 +1,5 @@
 """Turns Anthropic's messages into the messages of a conversation. The result is the same as for a request of OpenAI's
-API with the same conversation. Pure.
+API with the same conversation. All functions are pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types of the JSON bodies of Anthropic's messages API: requests, answers, errors. Types only, no I/O."""
+"""Types of the JSON bodies of Anthropic's messages API: requests, answers, errors. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class InputBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
     content: str | list[ResultPart] | dict[str, Any] | None = None
-    """A text, or parts. llmd ignores an object: only results of tools that Anthropic's servers ran are objects."""
+    """A text, or parts. llmd ignores a value that is an object, because only results of tools that ran on Anthropic's
+    servers are objects.
+    """
     title: str | None = None
     context: str | None = None
     source: str | Source | None = None
@@ -130,7 +132,7 @@ class OutputConfig(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @refuses(mcp_servers=("MCP servers that llmd would have to call", []))
 class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The members of a request that determine the prompt. Counting tokens needs only these."""
+    """The members of a request that determine the prompt. Counting tokens needs only these members."""
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
@@ -156,12 +158,12 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         "memory, computer and browser. llmd refuses these tools if they have no schema.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[ClientToolChoice | None, note(
-        "Which tools the answer calls: auto, any, tool with a name, or none. disable_parallel_tool_use: at most "
-        "one call.")] = None  # fmt: skip
+        "Which tools the answer calls: `auto`, `any`, `tool` with a name, or `none`. `disable_parallel_tool_use`: at "
+        "most one call.")] = None  # fmt: skip
     thinking: Annotated[ThinkingWish | None, note(
-        "The type enabled or disabled sets the template variable enable_thinking. With a type other than enabled and "
-        "disabled, the template decides whether the model reasons. budget_tokens is the maximum number of tokens of "
-        "the reasoning. display is ignored.")] = None  # fmt: skip
+        "The type `enabled` or `disabled` sets the template variable enable_thinking. With any other type, the "
+        "template decides whether the model reasons. `budget_tokens` is the maximum number of tokens of the reasoning. "
+        "`display` is ignored.")] = None  # fmt: skip
     output_config: Annotated[OutputConfig | None, note(
         "`effort` sets the template variable reasoning_effort; `xhigh` and `max` set it to `high`. "
         "`format` has a JSON schema for the answer.")
@@ -226,7 +228,7 @@ class MessageUsage(msgspec.Struct, frozen=True):
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
     output_tokens_details: OutputDetails | msgspec.UnsetType = msgspec.UNSET
-    """Present if the answer has reasoning."""
+    """This member is present if the answer has reasoning."""
 
 
 class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):

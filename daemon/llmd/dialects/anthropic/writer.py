@@ -139,7 +139,7 @@ class MessageWriter(Writer):
     framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
     def __init__(self, state: State, *, n_tokens_max: int, reports_progress: bool = False) -> None:
-        """`n_tokens_max` is max_tokens of the request. `reports_progress` is return_progress."""
+        """`n_tokens_max` is max_tokens of the request, and `reports_progress` is return_progress of the request."""
         self._n_tokens_max = n_tokens_max
         self._reports_progress = reports_progress
         self._id = "msg_" + secrets.token_hex(12)

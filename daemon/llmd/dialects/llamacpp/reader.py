@@ -1,5 +1,5 @@
-"""Turns requests of llama.cpp's API into generation requests. All functions raise an ApiError that names the invalid
-field. Pure.
+"""Turns requests of llama.cpp's API into generation requests. All functions are pure, and raise an ApiError that names
+the invalid field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types of the JSON bodies of llama.cpp's requests and answers. Types only, no I/O."""
+"""Types of the JSON bodies of llama.cpp's requests and answers. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     content: str = ""
     tokens: list[int] = []
-    """Present with `return_tokens`."""
+    """This member is present if the request has `return_tokens`."""
     completion_probabilities: list[NativeChosen] | msgspec.UnsetType = msgspec.UNSET
-    """Present with `n_probs`."""
+    """This member is present if the request has `n_probs`."""
     id_slot: int = -1
     stop: bool = True
     model: str = ""

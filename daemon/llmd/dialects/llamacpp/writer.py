@@ -66,7 +66,7 @@ class NativeWriter(Writer):
         if isinstance(part, Progress):
             event = {"index": 0, "content": "", "tokens": [], "stop": False, "id_slot": -1}
             return framing.event(_encode(event | {"prompt_progress": progress_at(part)}))
-        if isinstance(part, PromptTokens):  # comes with return_tokens, but this API does not return it
+        if isinstance(part, PromptTokens):  # another API returns these tokens if a request has return_tokens
             return b""
         raise TypeError(f"{type(part).__name__}: no request of this dialect can ask for it")
 

@@ -106,7 +106,7 @@ def _other_details(one: OtherModel) -> wire.ModelDetails:
 
 
 def _shown(one: OtherModel) -> wire.ShownModel:
-    """Returns what the header of the model's file says. The template and the capabilities are known only after the
+    """Returns the facts in the header of the model's file. The template and the capabilities are known only after the
     model is loaded.
     """
     return wire.ShownModel(

@@ -32,7 +32,7 @@ _AFTER = ("verifying sha256 digest", "writing manifest", "success")
 
 
 class _Abandoned(Exception):
-    """Ends the thread of a download after the client has left. The downloaded bytes are kept."""
+    """Ends the thread of a download after the client has disconnected. The downloaded bytes are kept."""
 
 
 class _Pull:
@@ -112,7 +112,7 @@ async def _complete(job: _Pull) -> web.Response:
 async def _stream(request: web.Request, job: _Pull) -> web.StreamResponse:
     response = web.StreamResponse(headers=LINES.headers())
     await response.prepare(request)
-    with suppress(ConnectionError):  # the client has left
+    with suppress(ConnectionError):  # the client has disconnected
         await _write(response, wire.PullProgress("pulling manifest"))
         while (line := await job.lines.get()) is not None:
             await _write(response, line)

@@ -1,4 +1,4 @@
-"""Turns requests of Ollama's API into generation requests, with Ollama's names and defaults. Pure."""
+"""Turns requests of Ollama's API into generation requests, with Ollama's names and defaults. All functions are pure."""
 
 from __future__ import annotations
 

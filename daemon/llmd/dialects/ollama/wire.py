@@ -1,4 +1,4 @@
-"""Types of the JSON bodies of Ollama's requests and answers. Types only, no I/O. Durations are nanoseconds."""
+"""Types of the JSON bodies of Ollama's requests and answers. Does no I/O. All durations are in nanoseconds."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done_reason: Literal["stop", "length"] | LoadReason | Literal[""] = ""
     total_duration: int = 0
     load_duration: int = 0
-    """Time in the queue."""
+    """Time in the queue of the session."""
     prompt_eval_count: int = 0
     prompt_eval_duration: int = 0
     eval_count: int = 0
@@ -212,7 +212,7 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     logprobs: list[ChosenToken] = []
     """Log probabilities of the tokens in this line. If the answer is not streamed, those of all its tokens."""
     prompt_progress: PromptProgress | None = None
-    """Present in lines without text, with `return_progress`."""
+    """If the request has `return_progress`, this member is present in lines without text."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):

@@ -131,7 +131,8 @@ class _OllamaWriter(Writer):
             return self._text_line(self._text_opens, part.text, part.details)
         if isinstance(part, ReasoningPart):
             return self._text_line(self._thinking_opens, part.text, part.details)
-        if isinstance(part, ToolCallPiece):  # logprobs are sent at once, but the call only when it is complete
+        # The logprobs of a tool call are sent at once, but the call itself only when it is complete.
+        if isinstance(part, ToolCallPiece):
             logprobs = self._text_line(self._text_opens, "", part.details) if part.details is not None else b""
             return self._called(self._calls.add(part)) + logprobs
         if isinstance(part, End):
@@ -181,7 +182,8 @@ class GenerateWriter(_OllamaWriter):
 def measures_of(end: End) -> dict[str, Any]:
     session, usage = end.session, end.usage
     times = session.queue_ms, session.prefill_ms, session.decode_ms
-    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)  # not 0: clients divide by them
+    # Each time is at least 1, because clients divide by it.
+    queue, prefill, decode = (max(1, round(_NS_PER_MS * ms)) for ms in times)
     return {
         "done": True,
         "done_reason": _DONE[end.reason],

@@ -1,4 +1,4 @@
-"""Turns the messages of a chat request into the messages of a conversation. Pure."""
+"""Turns the messages of a chat request into the messages of a conversation. All functions are pure."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
     found, called = [], ""
     for n, message in enumerate(messages):
         if len(message.tool_calls) == 1 and message.tool_calls[0].id is None:
-            called = f"call{n:05}"  # some templates accept only nine letters and digits
+            called = f"call{n:05}"  # some templates accept only ids of nine letters and digits
             call = msgspec.structs.replace(message.tool_calls[0], id=called)
             message = msgspec.structs.replace(message, tool_calls=(call,))
         elif message.role == "tool" and message.tool_call_id is None and called:

@@ -1,4 +1,4 @@
-"""Turns `tools` or `functions` of a chat request into the tools that the answer can call. Pure."""
+"""Turns `tools` or `functions` of a chat request into the tools that the answer can call. All functions are pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Writes the items of an answer: its messages, reasoning and tool calls. Each item has an item writer, which makes the
-events of the item while the answer is generated, and the complete item at the end. Pure.
+events of the item while the answer is generated, and the complete item at the end. This module does no I/O.
 
 An `Event` in this file is only a part of a server-sent event: the event's name, and the members after sequence_number
 as JSON without braces. writer.py completes the event.

@@ -1,4 +1,4 @@
-"""Turns the items of a request's input into the messages of a conversation. Pure.
+"""Turns the items of a request's input into the messages of a conversation. All functions are pure.
 
 Successive items of the assistant (reasoning, text, tool calls) become one message. Items of unknown types are ignored,
 because clients also send items that they have received from other servers.

@@ -1,4 +1,4 @@
-"""Turns the body of a request of the Responses API into a generation request. Pure."""
+"""Turns the body of a request of the Responses API into a generation request. All functions are pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ParsedRequest:
 
 
 def response_of(body: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ParsedRequest:
-    """Returns the parsed request. Raises an ApiError that names the invalid field. Any thread."""
+    """Returns the parsed request. Raises an ApiError that names the invalid field. Can be called in any thread."""
     previous = _previous(body.previous_response_id, store, owner)
     items = items_of(body.input, lambda id: store.find_item(owner, id))
     offered_tools = offered([("tools", body.tools or []), *tools_among(items)])

@@ -183,8 +183,8 @@ def follow(store: ResponseStore, database: Database) -> None:
 
 
 def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
-    """Fills the store with the responses that the previous daemon has written to the database. Blocks. Raises
-    sqlite3.Error.
+    """Fills the store with the responses that the previous daemon has written to the database. Blocks the calling
+    thread. Raises sqlite3.Error.
     """
     for (_, _, id, _), body in list(database.rows(RESPONSE)):
         try:

@@ -1,5 +1,5 @@
 """Turns the tools of a request into functions that the model can call. Turns the name in a call of the model into the
-client's name of the tool. Pure.
+client's name of the tool. All functions are pure.
 
 The model's name of a tool in a namespace is NAMESPACE__NAME. Tools of other types than function and custom run on the
 provider's servers, and are left out. The exceptions are the types in `_RUN_BY_CLIENTS`, which are refused.

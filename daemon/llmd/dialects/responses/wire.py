@@ -178,18 +178,18 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         "other tools. Otherwise they are refused. Clients run the tools local_shell, shell, apply_patch and computer. "
         "llmd refuses these tools.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
-        "Which tools the answer calls: auto, none, required, one tool, or allowed_tools.")] = None  # fmt: skip
+        "Which tools the answer calls: `auto`, `none`, `required`, one tool, or `allowed_tools`.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
     text: Annotated[TextAsked | None, note(
-        "format: output format, json_object or json_schema. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
+        "`format`: output format, json_object or json_schema. `verbosity` is ignored.", limits.TOOLS_BYTES_MAX)
     ] = None  # fmt: skip
     reasoning: Annotated[ReasoningAsked | None, note(
-        "The member effort sets the template variable reasoning_effort. The effort none also sets enable_thinking to "
-        "false. With the member summary, llmd returns the complete reasoning as a summary instead of as "
+        "`effort` sets the template variable reasoning_effort. The effort `none` also sets enable_thinking to false. "
+        "With `summary`, llmd returns the complete reasoning as a summary instead of as "
         "reasoning_text.")] = None  # fmt: skip
     include: Annotated[list[str] | None, note(
         "reasoning.encrypted_content: also return the reasoning as encrypted_content. You can send encrypted_content "
-        "back. With message.output_text.logprobs, llmd returns log probabilities. Other words are "
+        "back. message.output_text.logprobs: also return log probabilities. Other values are "
         "ignored.")] = None  # fmt: skip
     truncation: Annotated[Literal["auto", "disabled"] | None, note(
         "auto: leave out the first messages of a conversation that does not fit the context. System messages stay. "
@@ -328,7 +328,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None = None
     session: SessionReport | UnsetType = UNSET
-    """How the session was reused. Present when the answer has ended."""
+    """How the session was reused. This member is present when the answer has ended."""
 
 
 class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ class ResponseWriter(Writer):
         self._done: list[wire.OutputItem] = []
         self._open: ItemWriter | None = None
         self._call = -1
-        """Number of the tool call that was opened last, or -1 before the first call."""
+        """Number of the newest tool call, or -1 before the first call."""
         self._body = b""
         self._unassigned: list[GeneratedToken] = []
         """Tokens that arrived without text. Their text can arrive with a later token, because the parser holds back

@@ -1,4 +1,4 @@
-"""Types of the JSON bodies of OpenAI's completions and embeddings. Types only, no I/O."""
+"""Types of the JSON bodies of OpenAI's completions and embeddings. These modules do no I/O."""
 
 from .answer import ChatCompletion, Completion, Embeddings
 from .request import REQUESTS, ChatCompletionRequest, CompletionRequest, EmbeddingsRequest, Message

@@ -26,7 +26,7 @@ class Usage(msgspec.Struct, frozen=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
-    """Present if the answer has reasoning."""
+    """This member is present if the answer has reasoning."""
 
 
 FinishReason = Literal["stop", "length"]

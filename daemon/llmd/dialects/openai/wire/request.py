@@ -1,4 +1,4 @@
-"""Types of the JSON bodies of requests for chat completions, text completions and embeddings. Types only, no I/O."""
+"""Types of the JSON bodies of requests for chat and text completions and embeddings. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -193,15 +193,15 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     model: members.Model = None
     stream: members.Stream = None
     stream_options: Annotated[StreamOptions | None, note(
-        "include_usage: the last chunk has usage and session. With include_usage and continuous_usage_stats, each "
-        "chunk has the usage so far, from the first text on.")] = None  # fmt: skip
+        "include_usage: the last chunk has `usage` and `session`. With include_usage and continuous_usage_stats, each "
+        "chunk from the first text on has the usage so far.")] = None  # fmt: skip
     n: Annotated[int | None, note(
         f"Number of answers, 1 to {limits.ANSWERS_MAX}. The first answer continues the session, but you can send back "
         "any of the answers.",
         minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
     best_of: Annotated[int | None, note(
         f"Number of answers to generate, 1 to {limits.ANSWERS_MAX}. llmd returns the n answers with the highest mean "
-        "log probability. Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
+        "log probability. A stream cannot have best_of.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
     n_probs: members.NProbs = None
     return_token_ids: Annotated[bool | None, note("true: return prompt_token_ids, and token_ids in each choice.")] = (
         None
@@ -210,7 +210,7 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     return_progress: members.ReturnProgress = None
     speculate: members.Speculate = None
     timings_per_token: Annotated[bool | None, note(
-        "true: return llama.cpp's timings. In a stream, each chunk has them, from the first text on.")
+        "true: return llama.cpp's timings. In a stream, each chunk from the first text on has them.")
     ] = None  # fmt: skip
     include_stop_str_in_output: Annotated[bool | None, note(
         "true: the answer includes the stop text that ended it.")] = None  # fmt: skip
@@ -237,17 +237,17 @@ class CompletionBase(EverySampling, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_eos: members.IgnoreEos = None
     cache_prompt: members.CachePrompt = None
     response_format: Annotated[ResponseFormat | None, note(
-        "Output format of the answer. With {type: json_object}, the answer is a JSON object. With {type: json_schema, "
-        "json_schema: {schema, strict}}, the answer is JSON that matches the schema. If strict is true, llmd refuses a "
-        "schema that it cannot enforce completely. Otherwise llmd ignores keywords that it cannot enforce. {type, "
-        "schema}, with either type, has the same effect as json_schema with strict. A request can have only one of "
-        "response_format, json_schema, grammar, structured_outputs and guided_*.")
+        "Output format of the answer. With `{type: json_object}`, the answer is a JSON object. With `{type: "
+        "json_schema, json_schema: {schema, strict}}`, the answer is JSON that matches the schema. If `strict` is "
+        "true, llmd refuses a schema that it cannot enforce completely. Otherwise llmd ignores keywords that it cannot "
+        "enforce. `{type, schema}`, with either type, has the same effect as a json_schema with `strict`. A request "
+        "can have only one of response_format, json_schema, grammar, structured_outputs and guided_*.")
     ] = None  # fmt: skip
     json_schema: members.JsonSchema = None
     grammar: members.Grammar = None
     structured_outputs: Annotated[StructuredOutputs | None, note(
-        "Output format of the answer. Set one of json, json_object, regex, choice and grammar. json is a schema. "
-        "choice is a list of texts.")] = None  # fmt: skip
+        "Output format of the answer. Set one of `json`, `json_object`, `regex`, `choice` and `grammar`. `json` is a "
+        "schema. `choice` is a list of texts.")] = None  # fmt: skip
     guided_json: Annotated[_SCHEMA, note("Other name of structured_outputs.json.")] = None
     guided_regex: Annotated[str | None, note("Other name of structured_outputs.regex.")] = None
     guided_choice: Annotated[list[str] | None, note("Other name of structured_outputs.choice.")] = None
@@ -283,20 +283,22 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     max_completion_tokens: Annotated[int | None, note("New name of max_tokens. Overrides max_tokens.")] = None
     tools: Annotated[list[ChatTool] | None, note(
         "Functions that the answer can call: name, description, parameters as a JSON schema. A custom tool takes a "
-        "text as its input. The members of a custom tool are name, description, format. The format is text or "
-        "grammar. A grammar has a definition, and the syntax lark or regex. llmd ignores tools of other types.",
+        "text as its input. The members of a custom tool are `name`, `description` and `format`. The format is `text` "
+        "or `grammar`. A grammar has a definition, and the syntax `lark` or `regex`. llmd ignores tools of other "
+        "types.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
-        "Which tools the answer calls. With auto, the model decides. With none, the answer calls no tool. With "
-        "required, it calls at least one tool. With {type: function, function: {name}} or {type: custom, custom: "
-        "{name}}, it calls the named tool. With {type: allowed_tools, allowed_tools: {mode, tools}}, it calls only the "
-        "listed tools. The mode is auto or required.")] = None  # fmt: skip
+        "Which tools the answer calls. `auto`: the model decides. `none`: the answer calls no tool. `required`: it "
+        "calls at least one tool. `{type: function, function: {name}}` or `{type: custom, custom: {name}}`: it calls "
+        "the named tool. `{type: allowed_tools, allowed_tools: {mode, tools}}`: it calls only the listed tools, and "
+        "the mode is `auto` or `required`.")] = None  # fmt: skip
     parallel_tool_calls: members.ParallelToolCalls = None
     functions: Annotated[list[OfferedFunction] | None, note(
         "Old form of tools: the answer has at most one call, as function_call.",
         limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
     function_call: Annotated[Literal["auto", "none"] | NamedFunction | None, note(
-        "Old form of tool_choice, for functions: auto, none, or {name} of the function to call.")] = None  # fmt: skip
+        "Old form of tool_choice, for functions: `auto`, `none`, or `{name}` of the function to "
+        "call.")] = None  # fmt: skip
     logprobs: Annotated[bool | None, note(
         "true: return the log probability of each token of the answer, from the model's distribution before the "
         "samplers.")
@@ -305,17 +307,17 @@ class ChatCompletionRequest(CompletionBase, frozen=True, kw_only=True):
     chat_template_kwargs: members.TemplateVariables = None
     enable_thinking: members.EnableThinking = None
     reasoning_effort: Annotated[str | None, note(
-        "Sets the template variable reasoning_effort. The effort none also sets enable_thinking to false.")
+        "Sets the template variable reasoning_effort. The effort `none` also sets enable_thinking to false.")
     ] = None  # fmt: skip
     thinking: Annotated[Thinking | None, note(
-        "The member type (enabled or disabled) sets the template variable enable_thinking. The member budget_tokens "
-        "sets thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
+        "The type `enabled` or `disabled` sets the template variable enable_thinking. `budget_tokens` sets "
+        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning: Annotated[Reasoning | None, note(
-        "The member enabled sets the template variable enable_thinking. The member effort sets reasoning_effort. The "
-        "member max_tokens sets thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
+        "`enabled` sets the template variable enable_thinking. `effort` sets reasoning_effort. `max_tokens` sets "
+        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
     reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
-        "Where the answer has its reasoning. auto or deepseek (default): the reasoning is in reasoning_content. "
-        "none: the reasoning is in the text, as the model wrote it.")] = None  # fmt: skip
+        "Where the answer has its reasoning. `auto` or `deepseek` (default): the reasoning is in reasoning_content. "
+        "`none`: the reasoning is in the text, as the model wrote it.")] = None  # fmt: skip
     thinking_budget_tokens: Annotated[int | None, note(
         "Maximum tokens of the reasoning. After this number, llmd makes the model end the reasoning. -1: no limit.")
     ] = None  # fmt: skip
@@ -344,7 +346,7 @@ class CompletionRequest(CompletionBase, frozen=True, kw_only=True):
     add_special_tokens: Annotated[bool | None, note(
         "false: do not add the model's tokens for the beginning and end of a text.")] = None  # fmt: skip
     logprobs: Annotated[int | bool | None, note(
-        "For each token of the answer, report its log probability and this many most likely tokens, 0 to "
+        "For each token of the answer, report its log probability, and this number of most likely tokens, 0 to "
         f"{limits.LIKELIEST_MAX}. false: no log probabilities.",
         minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
     echo: Annotated[bool | None, note(
