@@ -60,7 +60,7 @@ def main() -> None:
 def _report_failure(error: BaseException) -> int:
     """Prints why the process ends, and returns its exit status."""
     if isinstance(error, KeyboardInterrupt):
-        return 128 + signal.SIGINT  # Ctrl-C before llmd opened anything
+        return 128 + signal.SIGINT  # Ctrl-C was pressed before llmd opened anything
     if isinstance(error, (StartError, ListenError, ImportError)):
         logs.print_fatal(f"{PROGRAM}: {error}")
     else:
@@ -76,7 +76,7 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is `descriptor`
+            os.open(os.devnull, os.O_RDWR)  # /dev/null gets the lowest free descriptor: `descriptor`
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
 
@@ -89,7 +89,7 @@ def _run(config: Config) -> None:
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         loader, keys = _prepared(config)
         traces = _traces(config)
-        faulthandler.enable(file=logs.STDERR)  # before libllm installs its own crash handler
+        faulthandler.enable(file=logs.STDERR)  # must precede libllm's own crash handler
         _load_and_serve(config, listeners, loader, keys, traces)
     finally:
         listeners.close()
@@ -108,15 +108,15 @@ def _check_exposure(config: Config, listeners: Listeners) -> None:
 def _load_and_serve(
     config: Config, listeners: Listeners, loader: EngineLoader, keys: KeyRing, traces: Traces | None
 ) -> None:
-    """Loads the model and serves requests until the engine is closed. If the engine was never open, this function ends
-    the process with os._exit. This happens if the model cannot be loaded, or if a signal arrives during loading. The
-    interpreter's normal exit would wait for the thread that loads the model.
+    """Loads the model and serves requests until the engine is closed. If the engine was never opened, because the model
+    cannot be loaded or a signal arrived, ends the process with os._exit. A normal exit would wait for the loading
+    thread.
     """
     from .engine.opening import EngineError
 
     try:
         loader.begin()
-        import uvloop  # imported here, as are the imports of `_serve`, to use the time while the model loads
+        import uvloop  # imported here, like the modules of `_serve`, because the model loads meanwhile
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if runner.run(_serve(config, listeners, loader, keys, traces)):
@@ -268,11 +268,11 @@ def _blamed(config: Config, field: str, message: str) -> StartError:
 
 
 class _Signals:
-    """Handles signals. The first SIGTERM or SIGINT sets `stop`: running requests finish, and sessions are saved.
-    The second one ends the process at once. If llmd was started from a terminal, SIGHUP means that the terminal was
-    closed, and sets `stop`, too. Otherwise llmd reads the key file again after SIGHUP. If SIGHUP was already
-    ignored when llmd started (nohup), llmd ignores SIGHUP. After SIGQUIT, the stack of every thread is printed and
-    the process ends, even if the event loop is stuck. POST /v1/drain does not set `stop`.
+    """Handles signals. The first SIGTERM or SIGINT sets `stop`: running requests finish, and sessions are saved. A
+    second signal ends the process at once. If llmd was started from a terminal, SIGHUP means that the terminal was
+    closed, and sets `stop`, too. Otherwise llmd reads the key file again after SIGHUP. If SIGHUP was already ignored
+    when llmd started (nohup), llmd ignores SIGHUP. After SIGQUIT, the stack of every thread is printed and the process
+    ends, even if the event loop is stuck. POST /v1/drain does not set `stop`.
     """
 
     def __init__(self, state: State, listeners: Listeners) -> None:
@@ -357,8 +357,8 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 def _warn_of_short_context(state: State) -> None:
     """Warns if the context is shorter than the model's trained context. No warning if the user has set --ctx-size.
-    Agents need a long context. On a GPU a shorter context is the documented default. There llmd warns only if the cause
-    is too little memory for the KV cache.
+    Agents need a long context. On a GPU, a shorter context is the documented default. So on a GPU, llmd warns only if
+    too little memory for the KV cache is the cause.
     """
     info = state.engine.info
     needs_warning = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0

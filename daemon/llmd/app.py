@@ -82,7 +82,7 @@ def create_app(
         if state.loaded_model is not None:
             await state.engine.close()
 
-    if traces is not None:  # closed after the engine, whose last events end the last spans
+    if traces is not None:  # closed after the engine, because the engine's last events end the last spans of traces
         app.on_cleanup.append(lambda _: traces.close())
     app.cleanup_ctx.append(model)
     return app
@@ -91,8 +91,8 @@ def create_app(
 async def open_model(state: State, loader: EngineLoader, responses: ResponseStore) -> None:
     """Loads the model, and then restores the answers and responses in the state directory. If this task is cancelled
     while the model loads, the loading thread continues. Only the end of the process can stop that thread. If this task
-    is cancelled while it restores, it finishes restoring first. Otherwise `state` would be incomplete, and the daemon
-    would neither save the sessions nor close the engine.
+    is cancelled while it restores them, it first finishes restoring. Otherwise `state` would be incomplete, and the
+    daemon would neither save the sessions nor close the engine.
     """
     engine = await Engine.open(loader)
     taking = asyncio.create_task(take_kept(state, engine, responses, loader.model))
@@ -157,7 +157,7 @@ def runner_of(app: web.Application) -> web.AppRunner:
 
 def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
     """Reads the database of the previous daemon. Adds its rows of answers to `answers`, and its rows of responses to
-    `responses`. Deletes rows of saved sessions that no longer exist. Blocks.
+    `responses`. Deletes rows of saved sessions that no longer exist. Blocks the calling thread.
     """
     saved = [(one.owner, one.label) for one in engine.saved()]
     try:
@@ -203,7 +203,8 @@ def reload_keys(state: State) -> None:
 
 async def save(state: State) -> None:
     """Stops the engine, which writes the sessions to the state directory, and closes the database after its last
-    writes. Most answers and responses are in the database already. Each is written as soon as it is complete.
+    writes. Most answers and responses are in the database already, because each of them is written as soon as it is
+    complete.
     """
     telling = asyncio.create_task(tell_saving(state))
     try:

@@ -2,7 +2,7 @@
 
 The engine reports the changes of sessions in the order in which they happen. So the remembered answers and turns of a
 session name never belong to an earlier session of the same name. A change is also reported if the client that requested
-it has disconnected. Owned by the event loop.
+it has disconnected. The event loop owns all objects of this module.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ change afterwards, because a thread encodes it later.
 
 
 class RefusedError(Exception):
-    """The file is not a database that this llmd can use. It is another kind of file, damaged, or of another version."""
+    """The file is not a database that this llmd can use. It is another kind of file, is damaged, or has another
+    version.
+    """
 
 
 def path_of(state_dir: Path, fingerprint: str) -> Path:

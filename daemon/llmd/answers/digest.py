@@ -1,7 +1,7 @@
 """The digest of a conversation, under which past answers are found.
 
-The digest ignores changes that clients make without intention. Null, "" and blank text are equal. Arguments of tool
-calls are compared as values. Reasoning and the ids of tool calls are left out.
+The digest ignores changes that clients make unintentionally. Null, "" and blank text are equal. Arguments of tool calls
+are compared as values. Reasoning and the ids of tool calls are left out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ do all later digests. So the answers after the edit are not found. If the prompt
 answer, only the tokens after the earlier answer are stored with the new answer. The tokens of all answers of such a
 chain, joined, are the tokens of the whole conversation.
 
-Owned by the event loop.
+The event loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
-    """`text` is the answer that the client got. Returns an answer with the prompt tokens and the generated tokens that
-    make up `text`. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
+    """Returns an answer with the prompt tokens and the generated tokens that make up `text`, the answer that the client
+    got. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
 
     The last tokens are left out if their text goes beyond the end of `text`. The client's text can end earlier, because
     it ends before a stop string or an incomplete character.
@@ -128,7 +128,7 @@ class SessionAnswers:
     answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
     n_bytes: int = 0
     mode: HistoryMode | None = None
-    """The history mode that the client chose last."""
+    """The history mode that the client has chosen most recently."""
 
 
 class AnswerMemory:
@@ -146,10 +146,10 @@ class AnswerMemory:
         self._owner_bytes: Counter[int] = Counter()
         self.n_bytes = 0
         self.n_dropped = 0
-        """Number of answers dropped because of bytes_max."""
+        """Number of answers dropped because all answers together exceeded bytes_max."""
         self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
         """Called with owner, session and digest when an answer of a named session is added, changed or removed. Also
-        called when the history mode of the session changes. The digest is then b"".
+        called with the digest b"" when the history mode of the session changes.
         """
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
@@ -159,7 +159,7 @@ class AnswerMemory:
             self._report(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
-        """Returns the history mode that the client chose last, or None."""
+        """Returns the history mode that the client has chosen most recently, or None."""
         return self._known(owner, session).mode
 
     def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:

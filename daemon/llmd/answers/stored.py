@@ -38,7 +38,9 @@ def follow(memory: AnswerMemory, database: Database) -> None:
 
 
 def restore(memory: AnswerMemory, database: Database, n_vocab: int) -> None:
-    """Reads the answers that the previous daemon wrote, and adds them to `memory`. Blocks. Raises sqlite3.Error."""
+    """Reads the answers that the previous daemon wrote, and adds them to `memory`. Blocks the calling thread. Raises
+    sqlite3.Error.
+    """
     refused: list[str] = []
     for (_, owner, name, digest), body in list(database.rows(ANSWER)):
         try:
@@ -79,7 +81,7 @@ class SavedAnswers:
 
     def read(self, owner: int, label: str) -> StoredSession | None:
         """Returns the answers saved under a label. Returns None if nothing is saved under the label, or if the row
-        cannot be read. The session is then loaded without answers. Blocks.
+        cannot be read. The session is then loaded without answers. Blocks the calling thread.
         """
         try:
             body = self._database.row((SAVED, owner, label, b""))
@@ -96,6 +98,6 @@ class SavedAnswers:
     def sweep(self, labels: Iterable[tuple[int, str]]) -> None:
         """Removes the answers saved under labels that no saved session has. A crash leaves such answers if it happens
         between the removal of a saved session and the removal of its answers. `labels` are the owners and labels of all
-        saved sessions. Blocks. Raises sqlite3.Error.
+        saved sessions. Blocks the calling thread. Raises sqlite3.Error.
         """
         self._database.keep_only(SAVED, [(SAVED, owner, label, b"") for owner, label in labels])

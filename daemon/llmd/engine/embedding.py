@@ -18,7 +18,7 @@ _FLOAT_BYTES = 4
 
 class Embedder:
     """Embeds texts. Requests take turns: after each batch, the next request is served. If a request is cancelled, its
-    batch is stopped. Owned by the event loop.
+    batch is stopped. The event loop owns this object.
     """
 
     def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
@@ -28,7 +28,7 @@ class Embedder:
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
         self._cancel_flag = ffi.new("int32_t *")
-        """Flag of the batch that was started last. A nonzero value cancels the batch."""
+        """Flag of the newest batch. A nonzero value cancels the batch."""
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
@@ -67,7 +67,7 @@ class Embedder:
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
         status = lib.llm_embed(self._engine, tokens, lengths, len(texts), cancel_flag, vectors, n_done)
         if status == Status.CANCELLED:
-            raise ApiError("shutting_down")  # the client has already left, or the server stops
+            raise ApiError("shutting_down")  # the client has already disconnected, or the server stops
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

@@ -279,8 +279,8 @@ class Engine:
             self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
-        """Delivers the reply to a command. If the client has left, the reply is dropped. The watcher learns of a
-        successful command in both cases.
+        """Delivers the reply to a command. If the client has disconnected, the reply is dropped. Even then, the watcher
+        learns of a successful command.
         """
         command, future = self._awaiting_reply.pop(reply.request)
         if not future.done():
@@ -322,7 +322,9 @@ class Engine:
         return spell(self._engine, tokens, special=special)
 
     def checkpoints(self, owner: int, tokens: bytes) -> list[int]:
-        """Returns after how many of these tokens the engine has checkpoints of this owner, ascending. Any thread."""
+        """Returns after how many of these tokens the engine has checkpoints of this owner, ascending. Can be called in
+        any thread.
+        """
         found = ffi.new("uint32_t[]", _CHECKPOINTS_MAX)
         n_tokens = len(tokens) // ffi.sizeof("int32_t")
         n = lib.llm_engine_checkpoints(

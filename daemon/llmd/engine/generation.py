@@ -3,11 +3,11 @@
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. When an event arrives, the engine calls one of the `on_` methods. The method wakes the task
-that waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text that has accumulated is
-returned as one text. So a slow client gets fewer writes instead of a growing delay. If too much text of a stream
-accumulates, the engine pauses the generation until the text is taken. `cancel_reason` says why a generation was
-cancelled. Like every generation, a cancelled generation ends only with the last event of the engine.
+The event loop owns all objects of this module. When an event arrives, the engine calls one of the `on_` methods. The
+method wakes the task that waits for the notifier. Exactly one task waits, and takes the text that has arrived. Text
+that has accumulated is returned as one text. So a slow client gets fewer writes instead of a growing delay. If too much
+text of a stream accumulates, the engine pauses the generation until the text is taken. `cancel_reason` says why a
+generation was cancelled. Like every generation, a cancelled generation ends only with the last event of the engine.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Generation:
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
         self.started: Started | None = None
-        self.consumed: Consumed | None = None  # the last event about prefill, if the command requests such events
+        self.consumed: Consumed | None = None  # the newest event about prefill, if the command requests such events
         self.finished: Finished | None = None
         self.started_s = self.first_text_s = 0.0
         self.cancel_reason: CancelReason | None = None
@@ -224,7 +224,7 @@ class Generation:
             await self._notifier.wait()
 
     def take_text(self) -> str:
-        """Returns the text received since the last call."""
+        """Returns the text that has arrived since the previous call."""
         pending = self._pending
         text = pending[0] if len(pending) == 1 else "".join(pending)
         pending.clear()
@@ -235,8 +235,8 @@ class Generation:
         return text
 
     def take_events(self) -> list[Text]:
-        """Returns the events of the text that `take_text` returned last. Must be called right after `take_text`, before
-        anything is awaited.
+        """Returns the events of the text that `take_text` has just returned. Must be called right after `take_text`,
+        before anything is awaited.
         """
         if not self._events:
             return []

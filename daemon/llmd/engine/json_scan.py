@@ -3,7 +3,7 @@ to decode.
 
 msgspec holds the interpreter lock while it decodes a document. Even in another thread, a body with many values would
 thus block the event loop. libllm scans the body without that lock. It refuses a body that would take long to decode.
-Pure; any thread.
+All functions are pure, and can be called in any thread.
 """
 
 from __future__ import annotations

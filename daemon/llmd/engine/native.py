@@ -58,8 +58,8 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str":
 
 
 def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
-    """Copies a C struct to a dataclass whose fields have the names of the struct's members. A test compares the names.
-    `otherwise` has the values of fields whose types have no converter.
+    """Copies a C struct to a dataclass whose fields have the names of the struct's members. A test checks that the
+    names are equal. `otherwise` has the values of fields whose types have no converter.
     """
     plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
     return kind(**plain, **otherwise)
@@ -201,7 +201,7 @@ _PROCESSOR_BYTES = 1024
 
 
 def loading_per_mille() -> int:
-    """Returns how much of the model has been read, in thousandths. Any thread."""
+    """Returns how much of the model has been read, in thousandths. Can be called in any thread."""
     return int(lib.llm_loading_progress())
 
 
@@ -278,7 +278,7 @@ class SessionView:
 
 class SessionTable:
     """Reads a session table. The table belongs to an engine in this process, or to another process. The table of
-    another process is opened by its name. Any thread; takes no lock.
+    another process is opened by its name. Can be used in any thread, and takes no lock.
     """
 
     def __init__(self, pointer: Any) -> None:

@@ -261,7 +261,7 @@ def fim_of(pointer: Any) -> FimTokens | None:
 
 
 def saved_of(pointer: Any) -> list[SavedSession]:
-    """Returns the saved sessions. Any thread."""
+    """Returns the saved sessions. Can be called in any thread."""
     raw = ffi.new("llm_saved[]", SAVED_MAX)
     count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
     return [copied(raw[i], SavedSession) for i in range(count)]

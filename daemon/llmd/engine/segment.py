@@ -34,7 +34,7 @@ def new_name(socket_path: str | os.PathLike[str]) -> str:
 def names(socket_path: str | os.PathLike[str]) -> list[str]:
     """Returns the names in the lock file, the newest first. The list is empty in three cases: the file does not exist,
     does not belong to the user that `owner` returns, or can be written by other users. Raises PermissionError if this
-    user may not read the file.
+    user has no permission to read the file.
     """
     try:
         descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -52,8 +52,8 @@ def names(socket_path: str | os.PathLike[str]) -> list[str]:
 
 def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
     """Returns the name of the session table of the daemon that runs at this socket. If no daemon runs, returns the name
-    of the table that the last killed daemon left there, or None. Raises PermissionError if this user may not read the
-    lock file.
+    of the table of the daemon that was killed most recently there, or None. Raises PermissionError if this user has no
+    permission to read the lock file.
     """
     return next((name for name in names(socket_path) if exists(name)), None)
 

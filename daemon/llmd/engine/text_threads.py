@@ -2,8 +2,8 @@
 owners share it fairly, and short jobs never wait for long jobs.
 
 A job is short if it processes few bytes (limits.TEXT_SHORT_BYTES). One thread runs only short jobs. The other threads
-run any job, but long jobs first. Owners take turns, and no owner can fill more of the queue than its share. Owned by
-the event loop.
+take long jobs first, and short jobs if no long job waits. Owners take turns, and no owner can fill more of the queue
+than its share. The event loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ class TextThreads:
 
     def _check_share(self, owner: int, n_bytes: int) -> None:
         """Raises ApiError if the queue is full, in total or for this owner. If no other job waits or runs, a job of any
-        size is accepted. The size of a request's body has a limit of its own.
+        size is accepted, because the size of a request's body has a limit of its own.
         """
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
-        n_owners = len(self._held) + (owner not in self._held) + 1  # + 1: a share for the next owner
+        n_owners = len(self._held) + (owner not in self._held) + 1  # the + 1 keeps a share for a further owner
         if n_jobs >= self._n_jobs_max or own_jobs >= share_of(self._n_jobs_max, n_owners):
             raise ApiError(
                 "overloaded",

@@ -1,5 +1,5 @@
-"""Decides who may use the server. API keys identify owners. The Host and Origin headers reveal requests that a web page
-makes in a browser.
+"""Decides which clients can use the server. API keys identify owners. The Host and Origin headers reveal requests that
+a web page makes in a browser.
 
 The only I/O of this module is reading the key file, and reading or creating the salt. The salt is a random number that
 is hashed together with each key that has no name.

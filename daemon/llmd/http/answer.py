@@ -121,8 +121,9 @@ async def render_only(
     has_to_fit: bool = True,
     needs_text: bool = False,
 ) -> Prompt:
-    """Renders a conversation as a prompt without generating an answer, and changes no session. `has_to_fit` and
-    `needs_text` are passed on to pipeline.prompt.rendered. Must be awaited within `in_time`.
+    """Renders a conversation as a prompt without generating an answer, and changes no session. If `has_to_fit` is
+    false, the conversation can be larger than the context. If `needs_text` is true, the prompt has its text. Must be
+    awaited within `in_time`.
     """
     (key, parent), conversation = await read_as(request, kind, read)
     services, sender = request.app[STATE].services, sender_of(request)

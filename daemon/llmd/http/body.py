@@ -49,7 +49,8 @@ async def in_time(request: web.Request) -> AsyncIterator[None]:
     except TimeoutError:
         if not scope.expired():
             raise
-        is_stopped = scope.when() != deadline_of(request)  # State.stop reschedules the scope
+        # State.stop gives the scope another end than the deadline.
+        is_stopped = scope.when() != deadline_of(request)
         raise ApiError("shutting_down" if is_stopped else "deadline_exceeded") from None
 
 

@@ -46,8 +46,8 @@ reads. If the answer is sent within this time, no check is needed.
 
 
 class Connection(web.RequestHandler):
-    """One connection, created when a client connects. The server (`Connections`) calls `overdue` every second. Owned by
-    the event loop.
+    """One connection, created when a client connects. The server (`Connections`) calls `overdue` every second. The
+    event loop owns this object.
     """
 
     def __init__(self, server: Connections, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
@@ -185,7 +185,7 @@ class Connection(web.RequestHandler):
             raise ConnectionError("the answer has begun")
         response = error_response(error)
         response.force_close()
-        response.headers["Connection"] = "close"  # aiohttp assumes HTTP/1.0 and would not add it
+        response.headers["Connection"] = "close"  # aiohttp assumes HTTP/1.0, and would not add this header
         return response
 
     async def _linger(self) -> None:
@@ -209,9 +209,9 @@ class Connection(web.RequestHandler):
     # --- clients that have closed their sending direction ------------------------------------------------------------
 
     def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Called when the client has closed its sending direction. If the client may still read an answer, returns
-        True, which keeps the connection open. The client may have closed the other direction, too. llmd notices that
-        only by sending bytes.
+        """Called when the client has closed its sending direction. If the client possibly still reads an answer,
+        returns True, which keeps the connection open. llmd notices only by sending bytes whether the client has closed
+        the other direction, too.
         """
         self._is_half_closed = True
         if self._client_done is not None and not self._client_done.done():
@@ -231,8 +231,8 @@ class Connection(web.RequestHandler):
         return bool(poll.poll(0))
 
     def _look(self, interval_s: float) -> None:
-        """Checks whether a client that has closed its sending direction has left completely. Calls itself again after
-        `interval_s`, until the client has received its answers or the connection is closed.
+        """Checks whether a client that has closed its sending direction has now disconnected completely. Calls itself
+        again after `interval_s`, until the client has received its answers or the connection is closed.
         """
         pipe = self._pipe
         if pipe is None or pipe.is_closing():
@@ -249,8 +249,8 @@ class Connection(web.RequestHandler):
             self._loop.call_later(interval_s, self._look, min(2 * interval_s, limits.HALF_CLOSED_LOOK_S_MAX))
 
     def _probe(self, request: web.BaseRequest) -> None:
-        """Sends bytes that clients skip. If the client has left, its kernel replies with a reset. A unix socket needs
-        no probe, because the kernel knows at once when its client leaves.
+        """Sends bytes that clients skip. If the client has disconnected, its kernel replies with a reset. A unix socket
+        needs no probe, because the kernel knows at once when its client disconnects.
         """
         assert self._pipe is not None
         if self._server.is_local(self):
@@ -258,7 +258,7 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             answering = request[FACTS].answering if FACTS in request else None
             if answering is not None:
-                answering.nudge()  # the stream then writes its keep-alive bytes
+                answering.nudge()  # the stream then writes its keep-alive bytes, which serve as a probe
         elif request.version >= (1, 1):
             self._pipe.write(_PROBE)
         else:
@@ -266,11 +266,11 @@ class Connection(web.RequestHandler):
 
     def _ask_kernel(self) -> None:
         """Enables TCP keep-alive, for an HTTP/1.0 client, which must get no bytes before the answer. A minute after a
-        client has left, its kernel forgets the connection and replies to a keep-alive probe with a reset.
+        client has disconnected, its kernel forgets the connection and replies to a keep-alive probe with a reset.
         """
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
-        with contextlib.suppress(OSError):  # the connection is gone
+        with contextlib.suppress(OSError):  # the connection may be closed already
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
                 connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(limits.PROBE_S)))
@@ -366,7 +366,7 @@ def _error_of(message: str) -> ApiError:
 def _head_too_large() -> ApiError:
     return ApiError(
         "headers_too_large",
-        f"The request line and headers are too large. Together they may have {limits.HEAD_BYTES_MAX} bytes. At most "
-        f"{limits.HEADERS_MAX} headers are allowed. The request line and each header may have "
-        f"{limits.HEAD_LINE_BYTES_MAX} bytes.",
+        f"The request line and headers are too large. Together they can have at most {limits.HEAD_BYTES_MAX} bytes. "
+        f"The request line and each header can have at most {limits.HEAD_LINE_BYTES_MAX} bytes. A request can have at "
+        f"most {limits.HEADERS_MAX} headers.",
     )

@@ -1,6 +1,6 @@
 """All connections of clients, and their limits. At a limit, a new connection replaces the connection that has been idle
-longest, or is rejected. Every second, the connections of clients that send or read too slowly are closed. Owned by the
-event loop.
+longest, or is rejected. Every second, the connections of clients that send or read too slowly are closed. The event
+loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class Connections(web.Server):
                 user = self._users.user_of(transport.get_extra_info("socket"))
             except UnknownUserError:
                 return self._reject(_UNKNOWN_USER)
-        pool.make_capacity()  # last, so that a rejected client never causes another client's connection to be closed
+        # This is the last step, so that a rejected client never causes another client's connection to be closed.
+        pool.make_capacity()
         connection = Connection(self, loop=self._loop, **self._settings)
         connection.user = user
         self._open[connection] = (pool, peer)

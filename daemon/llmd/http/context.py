@@ -56,7 +56,7 @@ class LoadedModel:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """State of the daemon, created before the model is loaded. Owned by the event loop."""
+    """State of the daemon, created before the model is loaded. The event loop owns this object."""
 
     config: Config
     keys: KeyRing

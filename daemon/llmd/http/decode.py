@@ -1,5 +1,5 @@
-"""Decodes JSON as a declared type. An error names the member whose type is wrong. Has no state, and may be called in
-any thread.
+"""Decodes JSON as a declared type. An error names the member whose type is wrong. This module has no state, and its
+functions can be called in any thread.
 
 The library msgspec decodes a document in one call. msgspec's errors do not quote the wrong value, so llmd makes its own
 errors. If msgspec refuses the document, llmd decodes each of its members alone. A refused member is examined in the

@@ -52,7 +52,7 @@ CLOSES = b"\n\n"
 
 def event(data: bytes) -> bytes:
     """Makes a server-sent event of `data`, which must be one line. For speed, a writer of many similar events does not
-    call this function for each event, but once prepares the bytes around the changing text.
+    call this function for each event. It prepares the bytes around the changing text once.
     """
     return OPENS + data + CLOSES
 

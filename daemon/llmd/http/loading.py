@@ -101,7 +101,7 @@ async def _loaded(request: web.Request, body: bytes, framing: Framing | None) ->
         if is_streamed is None:
             is_streamed = await asyncio.to_thread(_is_streamed, body, framing)
         if is_streamed and not opening.done():
-            with suppress(ConnectionError):  # the client has left, and aiohttp cancels this task
+            with suppress(ConnectionError):  # the client has disconnected, and aiohttp cancels this task
                 await _write_progress(request, facts, framing, state.loading.progress("the model")[1])
     if opening.cancelled():
         raise ApiError("shutting_down")

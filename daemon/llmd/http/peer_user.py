@@ -2,8 +2,8 @@
 
 A netlink message asks for the client's socket. That socket has the two addresses of llmd's socket in reverse order. The
 kernel answers within 40 us for any number of sockets. If the kernel has no module tcp_diag, llmd reads the tables of
-all sockets, /proc/net/tcp and /proc/net/tcp6. Reading these tables takes 3 ms, and 3 us more for each socket. Owned by
-the event loop.
+all sockets, /proc/net/tcp and /proc/net/tcp6. Reading these tables takes 3 ms, and 3 us more for each socket. The event
+loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _TABLE_BYTES_MAX = 4 << 20
 loop for 0.1 s.
 """
 _READINGS = 2
-"""How often the tables are read if the socket is not found. One reading can miss a socket, because the kernel returns a
-table piece by piece, and the pieces show different moments.
+"""How many times the tables are read before the socket counts as missing. One reading can miss a socket, because the
+kernel returns a table piece by piece, and the pieces show different moments.
 """
 _LOOPBACK_4 = _MAPPED + b"\x7f"
 _LOOPBACK_6 = bytes(15) + b"\x01"
@@ -80,12 +80,12 @@ class PeerUsers:
 
     def __init__(self) -> None:
         self._sources: list[_Netlink | _Tables] = []
-        """The sources of users, netlink and the tables, as far as they could be opened. After one source has reported a
-        user, only this source is left.
+        """The sources that report users, as far as they could be opened: netlink and the tables. After one source has
+        reported a user, the others are removed.
         """
         self.is_trusted = False
-        """Whether a source has reported a user at least once. As long as this is false, the kernel may report no users
-        at all, and a connection of an unknown user is accepted.
+        """Whether a source has reported a user at least once. As long as this is false, the kernel possibly reports no
+        users at all. So a connection of an unknown user is accepted.
         """
         troubles = []
         for kind in (_Netlink, _Tables):
@@ -126,8 +126,8 @@ class PeerUsers:
         return None
 
     def _trust(self, trusted: _Netlink | _Tables) -> None:
-        """Uses only the source `trusted` from now on, because it has reported a user. This source may have failed
-        llmd's check at the start. For example, the loopback interface may have been down.
+        """From now on, uses only the source `trusted`, because it has reported a user. It can do so even if it failed
+        llmd's check at the start, for example because the loopback interface was down.
         """
         self.is_trusted = True
         for source in self._sources:

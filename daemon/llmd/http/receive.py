@@ -21,8 +21,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Bodies:
-    """Counts the bytes of all bodies that are being received, and limits them in total and for each owner. Owned by the
-    event loop.
+    """Counts the bytes of all bodies that are being received, and limits them in total and for each owner. The event
+    loop owns this object.
     """
 
     def __init__(self) -> None:
@@ -143,8 +143,8 @@ async def _chunks(request: web.Request, limit: int, share: _Share) -> list[bytes
 def _too_slow(n_bytes: int, seconds: float) -> ApiError:
     return ApiError(
         "request_timeout",
-        f"The body is too slow: {n_bytes} bytes arrived in {seconds:.0f} s. A body may pause for at most "
-        f"{limits.BODY_SILENCE_S_MAX:g} s. It may take at most {limits.BODY_S_MAX:g} s plus one second for each "
+        f"The body is too slow: {n_bytes} bytes arrived in {seconds:.0f} s. A body can pause for at most "
+        f"{limits.BODY_SILENCE_S_MAX:g} s. It can take at most {limits.BODY_S_MAX:g} s plus one second for each "
         f"{limits.BODY_BYTES_PER_S_MIN} bytes.",
     )
 
@@ -153,8 +153,8 @@ def _too_slow(n_bytes: int, seconds: float) -> ApiError:
 
 
 async def leave_expectation(_: web.Request) -> None:
-    """Called by aiohttp for a request with `Expect: 100-continue`. Does nothing. aiohttp's default would send 100
-    Continue, and so ask for the body, before llmd has accepted the request.
+    """Called by aiohttp for a request with `Expect: 100-continue`. Does nothing. aiohttp's own function would send 100
+    Continue. The client would then send the body before llmd has accepted the request.
     """
 
 

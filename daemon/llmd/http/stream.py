@@ -59,7 +59,7 @@ Writing = Callable[[State], Writer]
 
 
 class Stream:
-    """One stream. `run` sends it from the HTTP headers to the end. Owned by the event loop."""
+    """One stream. `run` sends it from the HTTP headers to the end. The event loop owns this object."""
 
     def __init__(self, request: web.Request, answering: Answering, writer: Writer, headers: dict[str, str]) -> None:
         self._request = request

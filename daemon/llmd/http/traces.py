@@ -59,13 +59,13 @@ Ended = Callable[[Generation], None]
 
 
 class Traces:
-    """The library's tracer and its thread. Owned by the event loop."""
+    """The tracer of OpenTelemetry's library, and the library's thread. The event loop owns this object."""
 
     def __init__(self, endpoint: str) -> None:
         """Raises ValueError if the library refuses the value of a variable OTEL_…."""
         _limit_log()
         resource = Resource.create({"service.name": _NAME, "service.version": __version__})
-        resource = resource.merge(OTELResourceDetector().detect())  # variables such as OTEL_SERVICE_NAME
+        resource = resource.merge(OTELResourceDetector().detect())  # from variables such as OTEL_SERVICE_NAME
         exporter = OTLPSpanExporter(endpoint.rstrip("/").removesuffix(_PATH) + _PATH)
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -106,7 +106,8 @@ class Traces:
         span = self._tracer.start_span(
             trace.name, extract(trace.request.headers), SpanKind.SERVER, trace.attributes(), start_time=trace.began_ns
         )
-        if not span.is_recording():  # the sampler or the client's traceparent says so
+        # The sampler or the client's traceparent has decided against recording this request.
+        if not span.is_recording():
             return
         context = set_span_in_context(span)
         for name, number, begin_ns, end_ns in trace.phases():
@@ -125,7 +126,7 @@ class Traces:
 
 class RequestTrace:
     """The facts of one request for its span. `add` is called once, when the handler of the request has returned and all
-    its generations have ended. A generation of a client that has left can end after the handler.
+    its generations have ended. If the client has disconnected, a generation can end after the handler.
     """
 
     __slots__ = ("_add", "_is_handled", "_queued_ns", "began_ns", "ended_ns", "error", "request", "status")
@@ -135,16 +136,19 @@ class RequestTrace:
         self.began_ns = time.time_ns()
         self.ended_ns = 0
         self.status = 0
-        """The HTTP status, or 0 if the client has left before the answer."""
+        """The HTTP status, or 0 if the client has disconnected before the answer."""
         self.error = ""
-        """The code of the error, or the outcome if a generation ended without an answer for the client."""
+        """The code of the error. If a generation ended without an answer for the client, the outcome of the generation.
+        """
         self._add: Callable[[RequestTrace], None] | None = add
         self._queued_ns: dict[Generation, int] = {}
         """For each generation that has ended, the time at which it was queued."""
         self._is_handled = False
 
     def follow(self, ended: Ended) -> Ended:
-        """Returns a function that does what `ended` does, and adds its generation, which begins now, to the trace."""
+        """Adds a generation, which begins now, to the trace. Returns a function to call when the generation has ended.
+        This function does the same as `ended`, and records the end in the trace.
+        """
         queued_ns = time.time_ns()
 
         def followed(generation: Generation) -> None:
@@ -155,7 +159,7 @@ class RequestTrace:
         return followed
 
     def handled(self) -> None:
-        """Called when the handler has returned."""
+        """Called when the request's handler has returned."""
         self.ended_ns, self._is_handled = time.time_ns(), True
         self._add_if_over()
 
@@ -164,7 +168,8 @@ class RequestTrace:
         if self._add is None or not self._is_handled or any(one.finished is None for one in generations):
             return
         add, self._add = self._add, None
-        self.request[FACTS].trace = None  # else the request would wait for the garbage collector
+        # Without this line, the request and its trace would refer to each other, and wait for the garbage collector.
+        self.request[FACTS].trace = None
         if not self.error:
             failed = (one.outcome_word for one in generations if one.error() is not None)
             self.error = str(next(failed, "" if self.status else CancelReason.CLIENT_GONE))
@@ -190,7 +195,9 @@ class RequestTrace:
         return state.model_id if state.loaded_model is not None else state.config.model_id
 
     def attributes(self) -> dict[str, Value]:
-        """Returns the attributes of the span. If OpenTelemetry's conventions have a name for a fact, it is used."""
+        """Returns the attributes of the span. If OpenTelemetry's conventions have a name for a fact, the attribute has
+        this name.
+        """
         facts, generations = self.request[FACTS], self._generations()
         resource = self.request.match_info.route.resource
         found: dict[str, Value | None] = {
@@ -209,7 +216,7 @@ class RequestTrace:
         if generations:
             logged = generated(generations)
             found |= {name: logged.get(field) for field, name in _ATTRIBUTES.items()}
-            # In a list, the library accepts str itself, but no enumeration.
+            # OpenTelemetry's library accepts a list of str, but not a list of an enumeration that derives from str.
             found["gen_ai.response.finish_reasons"] = [str(one.outcome_word) for one in generations]
         decoding = [begin_ns for name, _, begin_ns, _ in self.phases() if name == "decode"]
         if decoding:
@@ -234,8 +241,8 @@ class RequestTrace:
 
 
 class LibraryLog(logging.Handler):
-    """Passes on messages of the library, at most one in TRACES_COMPLAINT_S. The library has a message for each span and
-    each batch that it could not send.
+    """Passes on messages of OpenTelemetry's library, at most one in TRACES_COMPLAINT_S seconds. The library makes a
+    message for each span and each batch that it could not send.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

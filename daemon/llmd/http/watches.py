@@ -1,5 +1,5 @@
-"""Timers, owned by the event loop. Each stream has a KeepAlive and a SlowReader. Each of them has an interval, and
-checks the stream four times per interval until it is stopped. LoopLag measures the event loop itself.
+"""The timers of the event loop. Each stream has a KeepAlive and a SlowReader. Both have an interval, and check the
+stream four times per interval until they are stopped. LoopLag measures the event loop itself.
 
 KeepAlive sends bytes in a stream that was silent for --keepalive-interval. Proxies and clients would close silent
 streams. SlowReader closes a stream whose client reads nothing for --slow-reader-timeout. Before that, the generation of

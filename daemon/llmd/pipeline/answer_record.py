@@ -91,7 +91,7 @@ def _generated(table: SessionTable, generation: Generation) -> Iterator[bytes]:
 
 def _entries(table: SessionTable, generation: Generation) -> list[int]:
     """Returns the entries of the session table that can hold the generation's branch. For a request without a session,
-    these are all entries with scratch branches of the owner, the last used first.
+    these are all entries with scratch branches of the owner, the most recently used first.
     """
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:

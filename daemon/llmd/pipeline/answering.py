@@ -1,7 +1,7 @@
 """Answers one request: starts a generation for each of its answers, and joins their output into one sequence of parts.
 
-Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `all_parts`, and calls `release` at the
-end.
+The event loop owns all objects of this module. Exactly one task awaits `admission`, then `parts` or `all_parts`, and
+calls `release` at the end.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class Answering:
         return self._request.key
 
     async def parts(self) -> list[Part]:
-        """Waits for parts, and returns the parts that have arrived since the last call. After a call of `nudge`, the
-        list can be empty.
+        """Waits for parts, and returns the parts that have arrived since the previous call. After a call of `nudge`,
+        the list can be empty.
         """
         notifier = self._notifier
         while True:

@@ -1,4 +1,4 @@
-"""Changes the messages of clients to the order that templates expect. Pure.
+"""Changes the messages of clients to the order that templates expect. All functions are pure.
 
 `in_order` makes changes that suit every template. `plain` makes larger changes, and is used only if the template has
 refused the messages. A template that accepts the unchanged messages makes a better prompt from them.

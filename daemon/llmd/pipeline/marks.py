@@ -1,5 +1,6 @@
 """Marks: positions in a prompt that the client has marked with cache_control. The client expects other prompts to
-differ after them. llmd takes checkpoints at marks if the model's memory cannot be truncated at every token. Pure.
+differ after them. llmd takes checkpoints at marks if the model's memory cannot be truncated at every token. All
+functions are pure.
 """
 
 from __future__ import annotations

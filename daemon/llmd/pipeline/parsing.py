@@ -4,7 +4,7 @@ An answer whose prompt has no syntax (Prompt.syntax) is plain text, and needs no
 they arrive: small pieces on the event loop, larger pieces in a text thread. The size of a piece includes earlier
 characters that the parser has to parse again. Each answer has at most one piece in a thread at a time. This keeps the
 parts in order. The text that waits for the parser counts as undelivered text, which is limited. If the parser fails,
-the rest of the answer is returned as text. Owned by the event loop.
+the rest of the answer is returned as text. The event loop owns all objects of this module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("llmd.pipeline")
 
 
 class Parser(Protocol):
-    """The interface of AnswerParser. Any thread, but only one call at a time."""
+    """The interface of AnswerParser. Every thread can call it, but only one at a time."""
 
     @property
     def n_reread(self) -> int: ...

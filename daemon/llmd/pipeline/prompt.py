@@ -235,9 +235,9 @@ class _Rendering:
 
 
 def _moved(past: Past | None, turn_indexes: Sequence[int], known: Known) -> Past | None:
-    """Returns the past with its message index counted in plain turns. The last message of the past may have been joined
-    with another message to one turn. The prompt then cannot continue this past, and a shorter past is used. Returns
-    None if no past remains.
+    """Returns the past with its message index counted in plain turns. If the last message of the past was joined with
+    another message to one turn, the prompt cannot continue this past. A shorter past is then used. Returns None if no
+    past remains.
     """
     while past is not None and turn_indexes.count(turn_indexes[past.message]) > 1:
         past = known(past.message)

@@ -1,4 +1,4 @@
-"""Makes the JSON for llm_chat_render from the messages of a conversation. Pure."""
+"""Makes the JSON for llm_chat_render from the messages of a conversation. All functions are pure."""
 
 from __future__ import annotations
 

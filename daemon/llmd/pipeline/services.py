@@ -20,7 +20,7 @@ class Services:
     history: HistoryMode
     """The history mode (--history) of sessions for which the client has not chosen a mode."""
     scratch_reuse: bool
-    """Whether requests without a session may reuse states of earlier requests without a session."""
+    """Whether requests without a session can reuse states of earlier requests without a session."""
 
 
 @dataclass(frozen=True, slots=True)

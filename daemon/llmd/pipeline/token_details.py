@@ -1,5 +1,5 @@
 """Adds the token details that a request asks for to the parts of an answer. These are token ids, log probabilities, the
-token usage so far, and the progress of prefill. Owned by the event loop.
+token usage so far, and the progress of prefill. The event loop owns all objects of this module.
 
 The prompt's tokens, the prompt's text (echo) and the progress of prefill are separate parts. These parts come before
 the text of the answer. Token ids, log probabilities and the token usage are details of the part that has the text of
@@ -67,8 +67,8 @@ class TokenDetails:
     def with_details(self, parts: list[ContentPart], events: list[Text]) -> list[Part]:
         """Adds the details of new tokens to the last of `parts`. If `parts` is empty, adds them to a new part without
         text. `events` are the engine's events with the text from which `parts` were made. Some parts precede the
-        answer's text: prompt tokens, echo, progress. Returns those of them that were not returned before, followed by
-        `parts`.
+        answer's text: prompt tokens, echo, progress. Of these, returns the parts that were not returned before,
+        followed by `parts`.
         """
         found, self._opening = self._opening, []
         if self._request.returns_progress:

@@ -25,7 +25,7 @@ _STEPS = 4
 
 
 def truncation_points(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
-    """Returns the indexes of the messages at which a truncated conversation can begin, in order. Pure."""
+    """Returns the indexes of the messages at which a truncated conversation can begin, in order. A pure function."""
     step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
     found, n_bytes, n_steps = [0], 0, 0
     for index, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""Makes the engine's command for a generation request and its prompt. Pure."""
+"""Makes the engine's command for a generation request and its prompt. All functions are pure."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _flags(services: Services, request: GenerationRequest, prompt: Prompt) -> Ge
         flags |= GenerateFlag.IGNORE_END
     if request.is_cold or (request.key.is_scratch and not services.scratch_reuse):
         flags |= GenerateFlag.COLD
-    if request.returns_tokens or prompt.syntax:  # with a syntax, reasoning tokens are counted
+    if request.returns_tokens or prompt.syntax:  # a syntax can have reasoning, whose tokens are counted
         flags |= GenerateFlag.RETURN_TOKENS
     if request.returns_progress:
         flags |= GenerateFlag.RETURN_CONSUMED

@@ -1,5 +1,5 @@
 """Finds the first token at which the prompt of a turn differs from the tokens of the turn's session. Also finds the
-tokens around this point. Pure.
+tokens around this point. All functions are pure.
 
 The tokens of the session's branches are read from the session table when the request arrives, before the request is
 queued. Only the tokens around the first difference are kept. The decode thread makes its own comparison later, when the
@@ -33,7 +33,7 @@ class BranchMatch:
 class DivergedTokens:
     at: int
     before: bytes
-    """The last tokens before the difference. Prompt and branch have them in common."""
+    """The tokens just before the difference. Prompt and branch have them in common."""
     prompt: bytes
     """The prompt's tokens from the difference on."""
     resident: bytes | None

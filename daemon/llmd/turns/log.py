@@ -1,5 +1,5 @@
-"""The last turns of each session, for `explain`, and the positions at which the user's messages begin, for `fork`.
-Owned by the event loop.
+"""The last turns of each session, for `explain`, and the positions at which the user's messages begin, for `fork`. The
+event loop owns all objects of this module.
 
 The turns of an earlier daemon are not known. Beyond limits.TURN_SESSIONS_MAX sessions, the owner with the most sessions
 loses the turns of its least recently used session.
@@ -177,22 +177,22 @@ class TurnLog:
     def is_from_own(self, owner: int, name: str, entry: int, n_prompt: int, n_reused: int) -> bool:
         """Returns whether the branch in this entry began its last turn as a copy of another branch of the same session.
         `n_prompt` and `n_reused` are the numbers that the session table shows for the branch's last turn. A turn is
-        recorded at its end. So the result is False during that turn. Any thread.
+        recorded at its end. So the result is False during that turn. Can be called in any thread.
         """
         last = next((turn for turn in reversed(self.story(owner, name)) if turn.entry == entry), None)
         return last is not None and last.is_from_own and (last.n_prompt, last.n_reused) == (n_prompt, n_reused)
 
     def client(self, owner: int, name: str) -> str | None:
-        """Returns the program that sent the last request. Any thread."""
+        """Returns the program that sent the last request. Can be called in any thread."""
         return self._known(owner, name).client or None
 
     def last_words(self, owner: int, name: str) -> str | None:
-        """Returns the beginning of the last user message. Any thread."""
+        """Returns the beginning of the last user message. Can be called in any thread."""
         return self._known(owner, name).last_words or None
 
     def reported(self, owner: int, name: str) -> tuple[str, str, Turn | None]:
         """Returns the objects on which the report of a session depends, besides the session table: the client, the last
-        words and the last turn. Any thread.
+        words and the last turn. Can be called in any thread.
         """
         found = self._known(owner, name)
         return found.client, found.last_words, found.turns[-1] if found.turns else None

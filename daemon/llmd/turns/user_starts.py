@@ -1,5 +1,5 @@
 """Finds the token at which each user message begins in a prompt. A fork with `turn:N` ends before the N-th user
-message. Pure.
+message. All functions are pure.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Endpoint:
     is_public: bool = False
     media: str = "application/json"
     other_media: str = ""
-    """The media type of the answer to clients that do not accept `media`, if it differs."""
+    """The media type of the answer to clients that do not accept `media`, if that type differs from `media`."""
     generates: str = ""
     """Kind of text that the endpoint generates: CHAT or TEXT_COMPLETION. Empty if it generates nothing."""
     framing: Framing = framing.EVENTS

@@ -1,4 +1,6 @@
-"""/v1/sessions/{id}/explain: shows how many tokens each of the last turns of a session reused, and why not more."""
+"""/v1/sessions/{id}/explain: shows how many tokens each of the last turns of a session reused, and why it could not
+reuse more.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from .wire import Divergence, ExplainedBranch, ExplainedTurn, Explanation, Sessi
 
 
 async def explain_session(request: web.Request) -> web.Response:
-    """Reads the tokens of the branches in a text thread, because a branch can have hundreds of thousands."""
+    """Reads the tokens of the branches in a text thread, because a branch can have hundreds of thousands of tokens."""
     state, found = request.app[STATE], find_any(request)
     turns = state.turns.story(found.owner, found.id)
     n_bytes = TOKEN_BYTES * sum(branch.tokens for branch in found.timelines)

@@ -40,23 +40,27 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A session as it was last read."""
+    """A session as it was when the session table was read most recently."""
 
     version: int
-    """The version of the shared copy in which the session last changed."""
+    """The version of the shared copy that has the newest change of the session."""
     views: tuple[SessionView, ...]
     others: tuple[object, ...]
-    """The data, other than `views`, from which `session` was made. `session` is up to date if neither has changed."""
+    """The data, other than `views`, from which `session` was made. `session` is up to date if neither `views` nor this
+    data has changed.
+    """
     session: Session
 
 
 class Feed:
-    """The shared copy of the sessions, and the events that are made from it. Owned by the event loop."""
+    """The shared copy of the sessions, and the events that are made from it. The event loop owns this object."""
 
     def __init__(self) -> None:
         self.admission = Admission(limits.FEEDS_MAX, noun="feeds")
         self.version = 0
-        """Increases with every reading of the sessions. A feed that has sent version n needs what changed after n."""
+        """Increases with every reading of the sessions. A feed that has sent version n needs the changes after version
+        n.
+        """
         self._records: dict[bytes, SessionView] = {}
         self._known: dict[Key, _Known] = {}
         self._forgotten: deque[tuple[int, Key]] = deque(maxlen=limits.FEED_FORGOTTEN_MAX)
@@ -132,7 +136,7 @@ async def show_feed(request: web.Request) -> web.StreamResponse:
             if request.method != "HEAD":
                 await _send(request, response)
             await response.write_eof()
-        except ConnectionError:  # the client has left
+        except ConnectionError:  # the client has disconnected
             pass
         except Exception:  # an error answer is no longer possible, because the headers have been sent
             log.exception("a feed failed because of an error in llmd")
@@ -155,7 +159,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
                 keys, caller, seen = state.keys, identify(state, request, request[FACTS]), 0
             except ApiError:
                 return
-        data = EVENTS.keep_alive  # until the sessions have been read for the first time
+        data = EVENTS.keep_alive  # sent until the sessions have been read for the first time
         if feed.version > 0:
             data = EVENTS.frame(msgspec.json.encode(feed.event(state, caller, seen)))
             seen = feed.version
@@ -169,7 +173,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _until_next_event() -> float:
-    """All feeds send at the same moments. So the sessions are read only once, and llmd wakes up only once."""
+    """All feeds send events at the same moments. So the sessions are read only once, and llmd wakes up only once."""
     return limits.FEED_INTERVAL_S - asyncio.get_running_loop().time() % limits.FEED_INTERVAL_S
 
 

@@ -1,4 +1,4 @@
-"""The events of GET /v1/feed. Types only, no I/O."""
+"""Types of the events of GET /v1/feed. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ class FeedEvent(msgspec.Struct, frozen=True):
     time_ms: int
     """Unix time of the event."""
     full: bool
-    """True if `sessions` has all sessions. The client then forgets those that it knew. The first event is full. A later
-    event is full only if the API keys were loaded again, or if too many sessions were forgotten since the previous one.
+    """True if `sessions` has all sessions. The client then forgets the sessions that it knew. This is true in the first
+    event. In a later event, it is true only if the API keys were loaded again, or if too many sessions were forgotten
+    since the previous event.
     """
     sessions: list[Session]
     """The sessions that have changed since the previous event, and branches of requests that name no session. Those

@@ -1,4 +1,4 @@
-"""Answers of /live, /health and /ready. Types only, no I/O."""
+"""Types of the answers of /live, /health and /ready. This module does no I/O."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ..other_models import other_models
 from .wire import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
-"""Maps each field of ModelMeta that has another name in EngineInfo to that name."""
+"""The fields of ModelMeta that have another name in EngineInfo, each with its name in EngineInfo."""
 
 
 def model_of(state: State) -> Model:

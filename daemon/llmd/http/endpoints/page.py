@@ -21,13 +21,13 @@ from ..boundary import is_local
 _FOLDER = Path(__file__).parents[2] / "page"
 _MEDIA = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _HEADERS = {
-    # Only files of this server run, and they can only call this server. So text of a model cannot run as a script, and
-    # cannot load an image that would tell another server about the conversation.
+    # Browsers run only scripts of this server, and these scripts can only call this server. So text of a model cannot
+    # run as a script, and cannot load an image that would tell another server about the conversation.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # the browser asks with the ETag whether its copy is the newest
+    "Cache-Control": "no-cache",  # with the ETag, the browser asks whether its copy is still the newest
 }
 
 

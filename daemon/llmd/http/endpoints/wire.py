@@ -8,7 +8,7 @@ import msgspec
 
 
 class LastStart(msgspec.Struct, frozen=True):
-    """How the last request of a session started: how many tokens of its prompt were reused, and why not more."""
+    """How the last request of a session started: how many prompt tokens were reused, and why no more were reused."""
 
     reason: str
     reason_text: str
@@ -39,7 +39,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     state is only on disk. Memory that several branches share is counted once.
     """
     checkpoint_bytes: int
-    """Bytes of host memory of the checkpoints that the branch was the last to save or to restore."""
+    """Bytes of checkpoints in host memory. A checkpoint counts for the last branch that saved or restored it."""
     disk_bytes: int
     """Size of the branch's state on disk. While the branch is in use, this is an older state."""
     opened_ms: int
@@ -220,7 +220,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
     at: int
     before: str
-    """The last text before this point."""
+    """The text just before this point."""
     resident: str | None
     """null if llmd does not know for certain which tokens the session had."""
     prompt: str
@@ -251,19 +251,19 @@ class ExplainedTurn(msgspec.Struct, frozen=True):
 
 
 class ExplainedBranch(msgspec.Struct, frozen=True):
-    """The tokens of a branch: where it leaves another branch, and where checkpoints are."""
+    """The tokens of a branch: where the branch diverges from another branch, and where its checkpoints are."""
 
     slot: int
     tokens: int
     parent: int | None
-    """`slot` of the older branch with which this branch has the most first tokens in common. If several have the most,
-    the oldest of them. null if no older branch begins with the same token.
+    """`slot` of the older branch that has the longest common prefix with this branch. If several older branches have
+    it, the oldest one counts. null if no older branch begins with the same token.
     """
     shared_tokens: int
     """Number of tokens that the branch has in common with its parent."""
     checkpoints: list[int]
-    """After how many tokens of the branch checkpoints were saved that are still in host memory, ascending. A prompt
-    that differs from the branch can resume from them. Checkpoints that are only in files are missing.
+    """For each checkpoint in host memory, the number of tokens of the branch before it, ascending. A prompt that
+    differs from the branch can resume from such a checkpoint. Checkpoints that are only in files are missing.
     """
 
 
