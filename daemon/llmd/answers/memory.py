@@ -69,8 +69,8 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
     """Returns an answer with the prompt tokens and the generated tokens that make up `text`, the answer that the client
     got. `spell` returns the text of tokens. Returns None if the generated tokens have another text.
 
-    The last tokens are left out if their text goes beyond the end of `text`. The client's text can end earlier, because
-    it ends before a stop string or an incomplete character.
+    The last tokens are left out if their text goes beyond the end of `text`. The client's text can end earlier than the
+    generated tokens, because llmd leaves out a stop string or an incomplete character.
     """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
     sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]

@@ -149,7 +149,7 @@ class Engine:
         self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
 
     def _log_complaints(self) -> None:
-        """Logs the errors that libllm has reported while it read or wrote files of sessions."""
+        """Logs the errors of libllm in reading or writing files of sessions."""
         text = ffi.new("char[]", _COMPLAINT_BYTES)
         while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
             log.warning("%s", text_of(text))

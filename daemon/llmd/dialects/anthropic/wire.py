@@ -136,14 +136,15 @@ class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     model: Model = None
     messages: Annotated[list[InputTurn], note(
-        "The messages, with role user, assistant or system. The content of a message is a text, or a list of blocks "
-        "of type text, thinking, tool_use or tool_result. The content of a tool_result is a text, or a list of "
-        f"parts. A part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User messages "
-        "and tool results can have search_result, and document with a source of type text or content. System messages "
-        "can have tool_addition, tool_removal and the member clear_at. Assistant messages can have compaction, whose "
-        "text becomes a part of the message. llmd ignores redacted_thinking, fallback, mcp_tool_listing, "
-        "server_tool_use and its results, and output_config in a system message. Images and other documents are "
-        "refused in the newest user message. In earlier user messages, they are replaced by "
+        "The messages, with role `user`, `assistant` or `system`. The content of a message is a text, or a list of "
+        "blocks of type `text`, `thinking`, `tool_use` or `tool_result`. The content of a `tool_result` is a text, or "
+        f"a list of parts. A part that is not text is replaced by {NOT_SHOWN}. Some roles allow more blocks. User "
+        "messages and tool results can have `search_result`, and `document` with a source of type `text` or "
+        "`content`. System messages can have `tool_addition`, `tool_removal` and the member `clear_at`. "
+        "Assistant messages can have `compaction`, whose text becomes a part of the message. llmd ignores "
+        "`redacted_thinking`, `fallback`, `mcp_tool_listing`, `server_tool_use` and its results, and `output_config` "
+        "in a system message. Images and other documents are refused in the newest user message. In earlier user "
+        "messages, they are replaced by "
         f"{NOT_SHOWN}. If the last message is the assistant's, the answer continues it. llmd leaves out texts such as "
         "(no content), which some clients write instead of an empty answer.",
         UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
