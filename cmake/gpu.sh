@@ -16,7 +16,7 @@ vulkan_missing() {
 }
 
 # The description of Mesa's driver that computes on the CPU.
-vulkan_lavapipe() { compgen -G "$MACHINE/usr/share/vulkan/icd.d/lvp_icd.*.json" | head -n 1; }
+vulkan_lavapipe() { compgen -G "$MACHINE/usr/share/vulkan/icd.d/lvp_icd*.json" | head -n 1; }
 
 # vulkan_require WHO [lavapipe]
 vulkan_require() {
