@@ -34,9 +34,10 @@ step "without API keys it does not start on all addresses"
 if $inside $program >"$work/log" 2>&1; then fail "it has"; fi
 grep -q -- --open "$work/log" || fail "$(cat "$work/log")"
 
-step "serves as $(of_image 'config["User"]')"
+step "serves as $(of_image 'config["User"]'), on the CPU"
 tried="$root_of_image $(of_image 'config["Env"]') LLMD_HOST=127.0.0.1" # and what the program sets: the port
-"$python" "$checkout/tools/try_installed.py" --llmd "$tried $program" --llmctl "$tried llmctl" --folder /var/lib/llmd 2>"$work/log" || fail "$(tail -n 20 "$work/log")"
+"$python" "$checkout/tools/try_installed.py" --llmd "$tried $program" --llmctl "$tried llmctl" --folder /var/lib/llmd \
+    --backend CPU 2>"$work/log" || fail "$(tail -n 20 "$work/log")"
 
 step "health: $health"
 # shellcheck disable=SC2086  # words

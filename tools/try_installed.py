@@ -123,7 +123,7 @@ def expect(condition: object, otherwise: str) -> None:
         raise TrialError(otherwise)
 
 
-def first_start(installed: Installed) -> str:
+def first_start(installed: Installed, backend: str) -> str:
     with installed.running() as began:
         ready = time.monotonic()
         print(f"first start: ready after {ready - began:.1f} s")
@@ -133,6 +133,8 @@ def first_start(installed: Installed) -> str:
         expect(facts["reused_prompt_tokens"] > 0, f"the second turn reused no token: {facts}")
         status = installed.run([*installed.llmctl, "status"])
         expect("ready" in status, f"llmctl status says: {status}")
+        model = installed.run([*installed.llmctl, "models"])
+        expect(backend in model, f"llmctl models says: {model}")
         chat = installed.run([*installed.llmctl, "chat"], f"{NAMED}\n{ASKED}\n")
         expect(chat.count(ANSWER) >= 2, f"llmctl chat says: {chat}")
         return first
@@ -153,10 +155,11 @@ def main() -> None:
     parser.add_argument("--llmctl", required=True, help="the program of llmctl")
     parser.add_argument("--folder", required=True, help="an empty folder for the state and the socket")
     parser.add_argument("--seconds", type=float, default=60, help="longest time for a start, an answer and a stop")
+    parser.add_argument("--backend", default="", help="part of the name of the device that must compute")
     options = parser.parse_args()
     installed = Installed(options.llmd, options.llmctl, options.folder, options.seconds)
     try:
-        second_start(installed, first_start(installed))
+        second_start(installed, first_start(installed, options.backend))
     except TrialError as error:
         sys.exit(f"error: {error}")
     print("llmd chats by curl and llmctl, stops, and continues its session after a restart")
