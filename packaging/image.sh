@@ -26,10 +26,13 @@ image_buildah() {
     buildah --root "$work/storage" --runroot "$work/run" --storage-driver vfs "$@"
 }
 
+# The Debian that the image has by default.
+image_suite() { sed -n 's/^ARG BASE=debian:\(.*\)-slim$/\1/p' "$ROOT/packaging/Containerfile"; }
+
 # image_base WORK: with the certificates of this machine, which may reach its package registry through a proxy of its own.
 image_base() {
     local work=$1 container
-    mmdebstrap --variant=minbase --include=ca-certificates "${LLMD_TEST_SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}" "$work/base"
+    mmdebstrap --variant=minbase --include=ca-certificates "${LLMD_TEST_SUITE:-$(image_suite)}" "$work/base"
     cp /etc/ssl/certs/ca-certificates.crt "$work/base/etc/ssl/certs/"
     container=$(image_buildah "$work" from scratch)
     image_buildah "$work" add "$container" "$work/base" /
