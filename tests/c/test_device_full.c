@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include "child.h"
 #include "tiny_models.h"
 
 typedef void (*procedure)(void);
@@ -158,34 +158,23 @@ static void test_cuda_without_memory_fails_alone(void)
     m->ops->close(m);
 }
 
+static void compute_with_a_broken_driver(void)
+{
+    model *m = opened();
+    driver_says = "an illegal memory access was encountered";
+    (void)feed(m, 0, 1, 0, 16, 16);
+}
+
 /* Nothing that the device holds can be trusted; a new process starts from what is on the disk. */
 static void test_what_else_a_driver_says_ends_the_process(void)
 {
-    char said[4096];
-    int ends[2], how = 0;
-    size_t n_said = 0;
+    char log[4096];
     if (getenv("LLMD_TEST_DEVICE") != NULL) { /* its driver has threads, which a child of this process has not */
         return;
     }
-    CHECK_INT(pipe(ends), 0);
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        model *m = opened();
-        driver_says = "an illegal memory access was encountered";
-        _exit(feed(m, 0, 1, 0, 16, 16) == MODEL_OK);
-    }
-    close(ends[1]);
-    for (ssize_t n; n_said < sizeof said - 1 && (n = read(ends[0], said + n_said, sizeof said - 1 - n_said)) > 0;) {
-        n_said += (size_t)n;
-    }
-    said[n_said] = '\0';
-    close(ends[0]);
-    waitpid(child, &how, 0);
-    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
-    CHECK(strstr(said, "CUDA error: an illegal memory access was encountered") != NULL);
+    const int status = child_run(compute_with_a_broken_driver, log, sizeof log);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK(strstr(log, "CUDA error: an illegal memory access was encountered") != NULL);
 }
 
 static void test_model(void)

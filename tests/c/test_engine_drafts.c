@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "engine_driver.h"
 #include "machine/last_words.h"
 #include "model/sim/sim_model.h"
@@ -323,7 +324,6 @@ static void a_removal_that_fails_invalidates_idle_sessions(void)
     }
 }
 
-/* In a process of its own. */
 static void die_in_a_removal(void)
 {
     int32_t prompt[20];
@@ -335,7 +335,6 @@ static void die_in_a_removal(void)
                 driver_generate(
                     dying, &(generate_call){
                                .owner = 7, .session = "desk", .prompt = prompt, .n_prompt = 20, .max_tokens = 200}));
-    _exit(4);
 }
 
 /* The removal of drafts is like a step: a crash in it names the session, and the decode thread counts as busy. */
@@ -343,24 +342,8 @@ static void last_words_name_the_session_of_a_removal(void)
 {
     static const char expected[] = "failed and ends the process: busy; in the step: session desk (owner 7, ";
     char log[4096];
-    int ends[2], how = 0;
-    CHECK_INT(pipe(ends), 0);
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        die_in_a_removal();
-    }
-    close(ends[1]);
-    size_t n_log = 0;
-    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
-        n_log += (size_t)n;
-    }
-    log[n_log] = '\0';
-    close(ends[0]);
-    waitpid(child, &how, 0);
-    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 3);
+    const int status = child_run(die_in_a_removal, log, sizeof log);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
     CHECK(strstr(log, expected) != NULL);
 }
 

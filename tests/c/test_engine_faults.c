@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "engine_driver.h"
 #include "machine/last_words.h"
 
@@ -271,7 +272,7 @@ static void claimed_shortage_harms_nobody_else(void)
 
 /* ---- an assertion that fails in the middle of a step ---- */
 
-/* In a process of its own: nobody waits for the end of the step. */
+/* Runs in a child, which exits without waiting for the end of the step. */
 static void fail_in_a_step(void)
 {
     int32_t prompt[PROMPT];
@@ -289,24 +290,8 @@ static void fail_in_a_step(void)
 static void last_words_name_the_sessions_in_the_step(void)
 {
     char log[4096];
-    int ends[2], how = 0;
-    CHECK_INT(pipe(ends), 0);
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        fail_in_a_step();
-    }
-    close(ends[1]);
-    size_t n_log = 0;
-    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
-        n_log += (size_t)n;
-    }
-    log[n_log] = '\0';
-    close(ends[0]);
-    waitpid(child, &how, 0);
-    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 3);
+    const int status = child_run(fail_in_a_step, log, sizeof log);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
     CHECK_STR(log, "llmd: an assertion of llama.cpp failed and ends the process: ggml.c:1: GGML_ASSERT(a == b) failed; "
                    "in the step: session desk (owner 7, 0 tokens)\n");
 }

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "random.h"
 #include "tiny_models.h"
 
@@ -307,33 +308,22 @@ static void test_a_crash_while_opening_ends_with_the_notice(void)
 }
 
 /* llama.cpp's own way to fail an assertion, once a model is open. */
+static void fail_an_assertion(void)
+{
+    char path[512];
+    path_of(subjects[0].file, path, sizeof path);
+    model *m = NULL;
+    model_options o = usual(path);
+    if (model_open(path, &o, &m, NULL, 0) == LLM_OK) {
+        ggml_abort("ggml.c", 1, "GGML_ASSERT(%s) failed", "a == b");
+    }
+}
+
 static void test_a_failed_assertion_has_last_words(void)
 {
-    char path[512], log[4096];
-    int ends[2], how = 0;
-    path_of(subjects[0].file, path, sizeof path);
-    CHECK_INT(pipe(ends), 0);
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        model *m = NULL;
-        model_options o = usual(path);
-        dup2(ends[1], STDERR_FILENO);
-        close(ends[0]);
-        if (model_open(path, &o, &m, NULL, 0) == LLM_OK) {
-            ggml_abort("ggml.c", 1, "GGML_ASSERT(%s) failed", "a == b");
-        }
-        _exit(0);
-    }
-    close(ends[1]);
-    size_t n_log = 0;
-    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
-        n_log += (size_t)n;
-    }
-    log[n_log] = '\0';
-    close(ends[0]);
-    waitpid(child, &how, 0);
-    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
+    char log[4096];
+    const int status = child_run(fail_an_assertion, log, sizeof log);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     CHECK(strstr(log,
                  "llmd: an assertion of llama.cpp failed and ends the process: ggml.c:1: GGML_ASSERT(a == b) failed; "
                  "in the step: no session\n") != NULL);
