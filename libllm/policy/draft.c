@@ -74,10 +74,10 @@ static double assumed_ratio(uint32_t s)
     return 1 + COST_FIRST * SIZE[s];
 }
 
-/* A step that another program delays makes drafts look expensive. Then none are verified, so that the cost is not
- * measured again. Therefore ratios above the assumed ones slowly return to these. Lower ones stay: such drafts are
- * verified, so that a ratio that has become wrong is measured again. Where drafts are slow indeed, the tries cost 1
- * percent of the speed. */
+/* If another program delays a step with drafts, drafts look expensive. No drafts are verified then, so their cost is
+ * not measured again. Therefore a ratio above the assumed ratio slowly returns to the assumed ratio. A ratio below it
+ * does not need that: drafts that look cheap are verified, which measures their cost again. If drafts really are
+ * expensive, the repeated tries make decoding 1 percent slower. */
 static void forget_costs(draft_costs *costs)
 {
     for (uint32_t s = 0; s < DRAFT_SIZES; s++) {

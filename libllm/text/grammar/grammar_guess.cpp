@@ -6,8 +6,9 @@
 #include "text/grammar/grammar_walk.h"
 #include "text/grammar/regex_grammar.h"
 
-/* Returns the way on from the place `from`, a set of stacks. There is none if the text can end, or if some stack allows a
- * set of characters other than blanks. */
+/* Returns the only character other than a blank that can follow the place `from`, and whether blanks can come before
+ * it. If nothing but one blank can follow, returns this blank. Returns NONE if the text can end, or if several
+ * characters, a negated set or a token can follow. */
 grammar_walk::way_on grammar_walk::find_way_on(place from)
 {
     uint32_t only = NONE, blank = NONE, n_blanks = 0;

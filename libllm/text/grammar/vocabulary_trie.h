@@ -46,7 +46,7 @@ struct vocabulary_trie {
     uint16_t depth_max = 0;
 
     /* Returns the token with the longest text with which the n bytes begin, and the length of this text. Returns -1 if
-     * there is none. */
+     * the bytes begin with the text of no token. */
     int32_t longest(const char *text, size_t n, size_t *n_bytes) const;
 
     /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred
