@@ -11,7 +11,7 @@ CXX_ASKED=${CXX:-} # for; else nvcc picks what it works with
 CC=${CC:-$(command -v gcc || command -v cc || true)}
 CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
 
-# Whoever uses the programs has the environment's bin on the PATH; an environment cannot be made from itself.
+# The user may have the environment's bin on the PATH, but an environment cannot be made with its own interpreter.
 PATH=:$PATH:
 while [[ $PATH == *":$PYTHON_ENV/bin:"* ]]; do
     PATH=${PATH/":$PYTHON_ENV/bin:"/:}
@@ -137,7 +137,7 @@ once() {
 
 # --- prerequisites ---------------------------------------------------------------------------------------------------
 
-# The interpreter that PYTHON names, or the first that will do; nothing: there is none.
+# Prints the interpreter that PYTHON names, or else the first of version 3.11 or later. Prints nothing if none is found.
 find_python() {
     local candidate
     for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11; do
@@ -276,7 +276,7 @@ native_install() {
     done
 }
 
-# setup_native package|all: the library that the package loads. A stamp says of what it is made.
+# setup_native package|all: the library that the package loads. A stamp records what the library was built from.
 setup_native() {
     local name identity stamp
     name=$(native_name)
@@ -627,7 +627,7 @@ c_sources() {
 
 verb_asan() {
     locked sanitizer_build asan address,undefined
-    # test_answer_cost counts, for minutes, the work of what test_answer_parser goes through, too.
+    # test_answer_cost takes minutes, and runs no code that test_answer_parser does not run.
     C_TEST_SECONDS=1800 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
         run_c_tests "$BUILD/asan" --without test_answer_cost
 }

@@ -27,7 +27,7 @@ async def test_browsers_get_the_page_and_others_a_line(daemon: Daemon) -> None:
 
 
 async def test_the_unix_socket_has_no_page(daemon: Daemon) -> None:
-    """Whoever calls over the unix socket may see the sessions of all owners."""
+    """A client of the unix socket may see the sessions of all owners."""
     assert (await daemon.ask("GET", "/", headers=HTML, local=True)).body == b"llmd is running"
     answer = await daemon.ask("GET", "/page/app.js", local=True)
     assert answer.status == 404 and answer.error["code"] == "not_found"

@@ -1,5 +1,6 @@
-/* answer_transcript.h: an answer fed to a parser in pieces, and what the parser told, as one text: "[text]...", "[reasoning]...",
- * "[call 0 name]arguments...", without the borders between diffs. Texts as JSON spells them. */
+/* answer_transcript.h: feeds an answer to a parser in pieces, and writes what the parser returns as one text:
+ * "[text]...", "[reasoning]...", "[call 0 name]arguments...". The text does not show where one diff ends and the next
+ * begins. Strings are escaped as in JSON. */
 #ifndef ANSWER_TRANSCRIPT_H
 #define ANSWER_TRANSCRIPT_H
 
@@ -31,7 +32,7 @@ static void transcript_add(transcript *t, const char *text, size_t n)
     t->text[t->n] = '\0';
 }
 
-/* The JSON string behind "name": in [at, end); NULL: there is none. */
+/* Returns the JSON string after "name": in [at, end), or NULL if [at, end) has no such member. */
 static const char *transcript_member(const char *at, const char *end, const char *name, size_t *n)
 {
     char key[32];

@@ -121,7 +121,7 @@ uint64_t driver_counter(const driver *d, int counter);
 bool driver_is_idle(driver *d); /* the session table says that nothing runs or waits */
 /* State of the session in that entry, or -1. */
 int driver_state(const driver *d, uint32_t entry);
-/* The open session of that name; entry UINT32_MAX: there is none. */
+/* Returns the open session of that name. Its entry is UINT32_MAX if no such session is open. */
 llm_branch_view driver_session(const driver *d, const char *name);
 /* Copies its resident tokens; 0 when it is closed. */
 uint32_t driver_tokens(const driver *d, uint32_t entry, int32_t *out, uint32_t n_out);

@@ -26,7 +26,7 @@ int files_states_equal(const state_file *a, const state_file *b);
 uint8_t *files_read(const char *directory, uint64_t id, const char *ending, size_t *n_bytes);
 void files_write(const char *directory, uint64_t id, const char *ending, const void *bytes, size_t n_bytes);
 uint32_t files_count(const char *directory, const char *ending);
-uint64_t files_any(const char *directory, const char *ending); /* the number of one; 0: there is none */
+uint64_t files_any(const char *directory, const char *ending); /* id of any of these files, or 0 */
 int files_exists(const char *directory, uint64_t id, const char *ending);
 
 /* A directory under that name: nothing can be written to it, renamed to it, or removed, as on a disk that fails. */

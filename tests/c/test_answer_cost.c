@@ -90,7 +90,8 @@ static void test_calls_and_what_looks_like_them(void)
                200);
 }
 
-/* What stands for Paris in the call of a family: head, parts and tail; and how the parts are told. */
+/* A long value in place of the city `paris` in a call: a head, many parts and a tail. `told` is how a part appears
+ * in the transcript. */
 typedef struct long_value {
     const char *paris, *head, *part, *tail, *told;
 } long_value;

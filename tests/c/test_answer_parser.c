@@ -151,7 +151,7 @@ static void test_several_calls_and_text_around_them(void)
                "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
 }
 
-/* Whatever a model writes beyond the one call that is wanted is told as text. */
+/* If the request allows only one call, everything that the model writes after this call is returned as text. */
 static void test_one_call_is_the_most_where_several_are_not_wanted(void)
 {
     static char answer[ANSWER_MAX];
@@ -284,7 +284,8 @@ static void test_strings_are_made_json(void)
                "[call 0 get_time]{\\\"city\\\": \\\"it's \\\\u0041 \\\\\\\\d \xef\xbf\xbd. \\\\ud83d\\\\ude00\\\"}");
 }
 
-/* Behind a call that was told the rest of the form is no text: more of it, what closes it, the beginning of another one. */
+/* If an answer is truncated after the name of a call, the rest of the call is not returned as text. The same
+ * holds for an incomplete closing tag, and for the beginning of another call. */
 static void test_what_is_left_of_a_cut_call_is_no_text(void)
 {
     check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_time\", \"argum",
@@ -322,7 +323,8 @@ static void test_what_is_left_of_a_cut_call_is_no_text(void)
 
 #define MUST_CALL ",\"tool_choice\":{\"mode\":\"required\"}"
 
-/* A call without its whole name is none, and was not to be text. What may still be text is told. */
+/* If an answer is truncated before a call has its whole name, nothing of the call is returned, not even as text. Bytes
+ * that may still be text are returned as text. */
 static void test_a_call_that_is_cut_before_it_has_a_name_is_nothing(void)
 {
     check_cut(FAMILY_HERMES, REQUEST(""), "a\n<tool_call>\n{\"name\": \"get_ti", "[text]a");

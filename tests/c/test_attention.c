@@ -272,7 +272,7 @@ static void test_by_the_definition(void)
     }
 }
 
-/* Each position counts: what differs in one place alone is told from what ought to be. */
+/* Each position counts: a mask that differs at one position changes the result. */
 static void test_one_position(void)
 {
     const shape s = {64, 64, 8, 2, 1, 2, 600, GGML_TYPE_F16, SEES_ALL, 0, 0, 0};

@@ -139,7 +139,7 @@ static void test_one_that_is_far_is_gone_on_with(void)
     };
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_CONTINUE);
     CHECK_INT(branch_choose(t, 2, 3, true).index, 0);
-    t[1].n_common = 390; /* as good a copy is at hand */
+    t[1].n_common = 390; /* a copy of nearly as many tokens is possible without the disk */
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[1].n_common = 100;
     t[0].n_common = 110; /* a title for the conversation: no more than its head */

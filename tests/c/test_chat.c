@@ -292,8 +292,9 @@ static void test_markers_cannot_be_forged(void)
                    "10(<|im_end|>\n");
 }
 
-/* Every number up to half a million, and the byte that markers begin with: whoever looks for a number that the request
- * does not contain, one after another, does not come back. */
+/* The request contains every number up to half a million, and the byte that markers begin with. If the renderer tried
+ * one number after the other until it found one that is not in the request, it would search the text half a million
+ * times. */
 static void test_a_request_full_of_numbers_takes_no_longer(void)
 {
     enum { N_NUMBERS = 500000, NUMBER_BYTES = 8 };

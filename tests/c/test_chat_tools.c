@@ -90,7 +90,7 @@ static void test_required_and_named_calls_are_kept_to_by_a_grammar(void)
               constrains(&any, "\"triggers\":[]"));
         CHECK(constrains(&any, "get_weather") && constrains(&any, "get_time"));
         CHECK(!constrains(&named, "get_weather") && constrains(&named, "get_time"));
-        CHECK_INT(named.prompt.n_text_bytes, any.prompt.n_text_bytes); /* the prompt tells of all */
+        CHECK_INT(named.prompt.n_text_bytes, any.prompt.n_text_bytes); /* the prompt describes all tools */
         answerer_close(&any);
         answerer_close(&named);
     }
@@ -165,7 +165,7 @@ static void test_a_choice_that_cannot_be_made_is_refused(void)
     check_refused(FAMILY_HERMES, REQUEST("\"tools\":[{\"type\":\"web_search\"}]"), "tools");
 }
 
-/* What a conversation tells of further back changes nothing of what stands in front. */
+/* A tool that only a later message describes does not change the beginning of the prompt. */
 static void test_a_tool_that_messages_tell_of_is_called_without_being_rendered(void)
 {
 #define DEFERRED                                                                                                       \

@@ -97,7 +97,7 @@ static uint64_t tokens_held(const driver *d)
     return n;
 }
 
-/* Whoever looks at a session meanwhile sees how far it is. */
+/* The session table shows how many tokens of a prompt are prefilled, while the prefill runs. */
 static void a_prompt_counts_while_it_is_read(void)
 {
     enum { N_PROMPT = 900, CALL = 16 };

@@ -43,8 +43,8 @@ static const char *const models[N_CLASSES] = {"sim:dense,length=0", "sim:window,
 typedef struct leaf {
     int32_t tokens[N_CTX];
     uint32_t n;
-    uint32_t n_consumed;              /* of them: the end of the last turn is not */
-    uint32_t n_prompt;                /* idem, the last prompt */
+    uint32_t n_consumed;              /* how many of them the model consumed: not the end of the last turn */
+    uint32_t n_prompt;                /* how many of them the last prompt had */
     int32_t messages[N_MESSAGES_MAX]; /* where they begin, the user's and the model's */
     uint32_t n_messages;
     uint64_t used;

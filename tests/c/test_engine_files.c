@@ -674,7 +674,7 @@ static void test_labels(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What was saved is told, and not what the session holds when the file is written. */
+/* The reply has the number of tokens that were saved, not of those that the session has when the file is written. */
 static void test_a_save_tells_what_was_saved(void)
 {
     driver *d = open_usual(2);

@@ -1,5 +1,5 @@
-/* More sessions on the disk than --max-sessions and --max-parked ask entries for: after a start each is what it was, and does
- * what it is told. And those that have no entry at all. */
+/* Starts with more sessions on disk than --max-sessions and --max-parked provide entries for. Each session is as it
+ * was, and commands work on it. Also tests sessions that have no entry. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ static uint32_t count_files(const char *ending)
 
 /* ---- each has an entry ---- */
 
-/* Whoever looks at the segment before the decode thread has gone round once sees them. */
+/* The session table has all sessions before the first loop of the decode thread. */
 static void test_all_of_them_are_told_from_the_start(void)
 {
     for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {

@@ -1,5 +1,5 @@
-/* Nobody waits for ever, and nobody is given up for somebody who waits all the same. What is counted is what others got
- * meanwhile, not time. */
+/* No request waits forever, and no branch is given up for a request that has to wait nevertheless. The tests count what
+ * other requests get meanwhile, instead of measuring time. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -92,7 +92,7 @@ static void the_end_of_a_turn_is_not_told(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of a token that a stop string cuts, a part may have been seen; it is not told. */
+/* A stop string can begin within a token. No details of this token are returned, although a part of its text may be. */
 static void what_a_stop_string_cuts_off_is_not_told(void)
 {
     static char spelled[ROOM];
@@ -147,7 +147,8 @@ static void log_probabilities_are_the_models_own(void)
     const int32_t forced = a->likeliest[1].token;
     call.bias = (logit_bias){forced, 100};
     call.session = "b";
-    const answer *b = driver_wait(d, driver_generate(d, &call)); /* "a" keeps logits: they are told as they were, too */
+    /* The bias changes no log probability, not even the first one, which comes from logits that "a" has kept. */
+    const answer *b = driver_wait(d, driver_generate(d, &call));
     CHECK(b->token_ids[0] == forced && b->token_ids[39] == forced);
     CHECK(b->logprobs[0] == a->likeliest[1].logprob && b->likeliest[0].token == a->token_ids[0]);
     call = call_of(prompt, 5, LLM_GENERATE_IGNORE_END);

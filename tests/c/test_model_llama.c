@@ -266,7 +266,7 @@ static void test_invalid_batches_change_nothing(void)
     CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would end the process */
     large.n = m->info.n_outputs_max + 1;
     memset(outputs, 1, large.n);
-    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* idem */
+    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* here, too */
     CHECK_INT(m->ops->position(m, 0), 20);
     float *reference = cold(m, 1, 30);
     CHECK_INT(feed(m, 0, 1, 20, 30, 64), MODEL_OK);

@@ -1,5 +1,6 @@
-/* Where sequences share one pool of cells (a GPU, hybrid models), idle ones are nothing to the others: each attends to what
- * lies between its own cells, which lie together, whoever comes, grows, is cut, copied, saved and goes. */
+/* Sequences that share one pool of cells (on a GPU, or of a hybrid model): idle sequences cost the others nothing. Each
+ * sequence attends only to the range from its first to its last cell. Its cells stay together while sequences are
+ * opened, grow, are truncated, copied, saved and closed. */
 #include "random.h"
 #include "tiny_models.h"
 

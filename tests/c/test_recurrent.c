@@ -225,7 +225,7 @@ static void test_delta_nets_by_the_definition(void)
     }
 }
 
-/* What is told from what ought to be: another value at any token, in any row of the state. */
+/* A different value, at any token or in any row of the state, changes the result. */
 static void test_each_value_of_a_delta_net_counts(void)
 {
     const net_shape s = {128, 4, 2, 20, 1, false, 1};

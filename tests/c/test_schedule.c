@@ -429,7 +429,7 @@ static void test_a_linear_fit_through_one_point_is_level(void)
     CHECK(fabs(linear_fit_at(&l, 0) - 80) < 1e-9 && fabs(linear_fit_at(&l, 9000) - 80) < 1e-9);
 }
 
-/* How steep it is cannot be told from what lies close together. */
+/* Measurements of nearly the same size do not determine the slope of a fit. */
 static void test_neighbours_make_no_slope(void)
 {
     linear_fit l = {0};

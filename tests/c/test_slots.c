@@ -413,7 +413,8 @@ static void test_an_unread_one_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* Nor who waits for another's prompt: it wants a slot only when that one has had its own. */
+/* A request that waits for another request's prompt delays no read from disk: it wants a slot only after the other
+ * request has had one. */
 static void test_who_comes_after_keeps_nobody_on_the_disk(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";

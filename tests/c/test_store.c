@@ -163,7 +163,7 @@ static store_job *take(fixture *f, uint64_t request)
     return job;
 }
 
-/* The next result's status, which must be that of `request`; -1: it is another one's, or there is none. */
+/* Returns the status of the next result, or -1 if no result comes or it belongs to another request. */
 static int take_status(fixture *f, uint64_t request)
 {
     store_job *job = take(f, request);

@@ -332,7 +332,7 @@ static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t 
     return answer;
 }
 
-/* Idem, of experts. */
+/* As would_take, for the weights of experts. */
 static int would_take_experts(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_experts)
 {
     struct ggml_context *context = context_new();
@@ -625,7 +625,7 @@ static void test_experts_have_the_same_bits_with_any_number_of_threads(void)
     }
 }
 
-/* Whoever else its experts serve. */
+/* The result for a token does not depend on the other tokens that use its experts. */
 static void test_a_token_has_the_same_bits_among_any(void)
 {
     for (int i = 0; i < n_types * N_EXPERT_SHAPES; i++) {

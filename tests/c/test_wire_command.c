@@ -205,8 +205,8 @@ static void the_op_comes_first(void)
         {BYTES("\x82\xa2op\x0d\xa7request\x01"), "op"},
         {BYTES("\x82\xa2op\xa6" "CANCEL\xa7request\x01"), "op"},
         {BYTES("\x83\xa2op\x02\xa7request\x01\xa2op\x02"), "op"},
-        {BYTES("\x82\xa2op\x02\x05\x01"), ""},         /* a name that is none */
-        {BYTES("\x82\xa2op\x02\xa2\xc3\xa9\x01"), ""}, /* idem */
+        {BYTES("\x82\xa2op\x02\x05\x01"), ""},         /* a name that is not a string */
+        {BYTES("\x82\xa2op\x02\xa2\xc3\xa9\x01"), ""}, /* a name that is not ASCII */
         {BYTES("\x82\xa2op\x02\xa7" "Request\x01"), "Request"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -257,7 +257,7 @@ static void put(wire_writer *w, const char *name, bytes value)
 
 /* How a command differs from one that has all its entries, each once. */
 typedef struct twist {
-    const char *without; /* NULL: none; likewise: */
+    const char *without; /* NULL if not used, as the next two */
     const char *with;    /* one more */
     const char *replaced;
     bytes value;
