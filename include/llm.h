@@ -1,10 +1,10 @@
 /* llm.h, llm_wire.h, llm_words.h and llm_session_table.h are the whole API of libllm.
  *
  * libllm loads one language model and serves many independent sessions with it. A session holds one or more branches. A
- * branch is one history of tokens. libllm records every token that a branch has consumed. A state is reused only for a
- * prompt that begins with the same tokens.
+ * branch is one history of tokens. libllm records every token that a branch has consumed. The model's state after these
+ * tokens is reused only for a prompt that begins with the same tokens.
  *
- * llm_engine_open loads the model. llm_engine_start makes the decode thread. This thread owns the model and all
+ * llm_engine_open loads the model. llm_engine_start starts the decode thread. This thread owns the model and all
  * sessions until llm_engine_stop. Callers send commands with llm_command_push and receive events with llm_events_drain.
  * Commands and events are MessagePack messages. llm_wire.h specifies these messages.
  *
@@ -72,8 +72,8 @@ LLM_API const char *llm_backend_version(void);
  * thread. */
 LLM_API void llm_processor(char *out, size_t n_out);
 
-/* Returns the reason why a library that was built for a GPU computes everything on the CPU. Returns "" if the library
- * uses the GPU or was not built for one. The reason is known once an engine has opened a model file. Any thread. The
+/* Returns why everything is computed on the CPU although the library was built for a GPU. Returns "" if the library
+ * uses the GPU or was not built for one. The reason is known after an engine has opened a model file. Any thread. The
  * string is static. */
 LLM_API const char *llm_gpu_trouble(void);
 
@@ -147,7 +147,8 @@ typedef struct llm_engine_options {
      * rounding. For this, nothing runs on a GPU, each sequence has its own KV stream, flash attention is off, and a
      * sliding window has a cell for each position. */
     uint32_t exact;
-    /* With nonzero, no model call verifies drafts. Drafts make answers faster, and never change them: see drafting.h. */
+    /* With nonzero, no model call verifies drafts. Drafts make answers faster, and never change them: see
+     * drafting.h. */
     uint32_t no_drafts;
     /* A smaller model with the same vocabulary, which guesses drafts while one request decodes, or NULL. LLM_INVALID if
      * its vocabulary is another one */
@@ -252,8 +253,8 @@ typedef struct llm_info {
 
 /* Loads the model and opens all other parts of the engine. The calling thread becomes the engine's owner. Opening a
  * large file takes seconds. On error *out is NULL, and `error` (capacity `error_bytes`, may be NULL) names the cause. A
- * model that only makes embeddings has the memory LLM_MEMORY_NONE and no sessions. For such a model, n_ctx limits the
- * tokens of one text.
+ * model that only makes embeddings has no sessions, and its kind of memory is LLM_MEMORY_NONE. For such a model, n_ctx
+ * limits the tokens of one text.
  *
  *   LLM_INVALID     an option is out of range.
  *   LLM_MODEL_LOAD  the file is missing, damaged, or not a text model (libllm checks the file before llama.cpp reads
@@ -279,8 +280,8 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 LLM_API void llm_engine_close(llm_engine *engine);
 
 /* Sets how many owners share the engine. With several owners, no owner can take all entries, all pins or a whole queue.
- * If something must be evicted, it is taken from the owner who holds most. share.h has these rules. 0 counts as 1. Any
- * thread. The engine's next decision uses the new number. */
+ * If something must be evicted, it is taken from the owner who holds the most. share.h has these rules. 0 counts as 1.
+ * Any thread. The engine's next decision uses the new number. */
 LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Copies facts about the open engine. The facts never change. Any thread. */
@@ -290,9 +291,9 @@ LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
  * thread sleeps for lack of work. *busy is 1 during a step, otherwise 0. `busy` may be NULL. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
-/* Writes the token counts at which the engine has checkpoints of these tokens, the first n_out of them in ascending order.
- * A checkpoint of this owner counts if it was saved after exactly these first tokens. Returns how many counts were
- * written. Any thread. Never waits for the decode thread, so a checkpoint that changes meanwhile may be missing. */
+/* Finds this owner's checkpoints for a prompt. A checkpoint counts if it was saved after exactly the first k of
+ * `tokens`. Writes the values of k in ascending order, at most n_out of them. Returns how many values were written. Any
+ * thread. Never waits for the decode thread, so a checkpoint that changes during the call may be missing. */
 LLM_API size_t llm_engine_checkpoints(const llm_engine *engine, uint32_t owner, const int32_t *tokens, size_t n_tokens,
                                       uint32_t *out, size_t n_out);
 
@@ -466,8 +467,8 @@ LLM_API void llm_document_free(llm_document *document);
 
 /* ---- embeddings ------------------------------------------------------------------------------------------- */
 
-/* Embeds the first of the n_texts texts, and also the next texts while they fit into the same batch. *n_done receives
- * the number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1 to
+/* Embeds the first of the n_texts texts, and as many of the next texts as fit into the same batch. *n_done receives the
+ * number of embedded texts. `tokens` has the tokens of all texts in order. Text i has n_tokens[i] tokens, from 1 to
  * llm_info.n_embedding_tokens. `out` has room for llm_info.n_embedding floats per text. Each vector has length 1. The
  * call runs concurrently with the decode thread, in memory that only embeddings use. The first call allocates this
  * memory. For an embedding-only model, llm_engine_open has already allocated this memory. Any thread. Concurrent calls

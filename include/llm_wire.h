@@ -28,8 +28,8 @@ extern "C" {
 
 /* Entries of GENERATE:
  *   `prompt`      token ids, at least one.
- *   `max_tokens`  maximum number of tokens to generate. 0 means as many as the context can hold. The context limits
- *                 every other value, too.
+ *   `max_tokens`  maximum number of tokens to generate. 0 means as many as the context can hold. A larger value than
+ *                 the context can hold has the same effect.
  *   `sampling`    map from the names in LLM_SAMPLING_TABLE to values. A missing parameter has its default.
  *   `logit_bias`  pairs of token and finite bias.
  *   `stop`        stop strings, none of them empty.
@@ -51,8 +51,9 @@ extern "C" {
  *   `n_head`      number of tokens of the prompt's head (llm_prompt), at most the whole prompt. Many conversations
  *                 share a head. So a prompt that has only its head in common with a branch does not continue the
  *                 branch. A checkpoint at the head's end serves every prompt with that head.
- *   `n_logprobs`  report the log probability of each token and of this many most likely tokens. -1 means none. Log
- *                 probabilities are those of the model, before `sampling` and `logit_bias` are applied.
+ *   `n_logprobs`  for each token, report its log probability and those of the n_logprobs most likely tokens. -1 means
+ *                 that no log probabilities are reported. They are the model's, before `sampling` and `logit_bias` are
+ *                 applied.
  *   `after`       id of an earlier live generation of the same owner. This generation begins when the earlier
  *                 generation has consumed its prompt or has ended. Thus a common prompt is prefilled only once. If the
  *                 id is 0 or unknown, this generation begins at once. A request for several answers becomes several
@@ -77,7 +78,7 @@ extern "C" {
 
 /* Which branches a command uses. A session can have several branches (option --session-timelines). GENERATE uses the
  * branch whose history the prompt continues. RESET, CLOSE, PARK, PIN and RENAME apply to all branches. FORK and SAVE
- * use the branch that was used last. LOAD first reads the saved file and then replaces the content of the session. A
+ * use the most recently used branch. LOAD first reads the saved file and then replaces the content of the session. A
  * session that was pinned before the LOAD stays pinned. PARK parks only the idle branches. If a branch is busy, the
  * REPLY has LLM_BUSY.
  *
@@ -93,9 +94,10 @@ extern "C" {
  * has not changed the session's name. A second change of the same pin or name waits for the result of the first.
  *
  * Suppose that the files of a reset, closed or replaced session cannot be removed. The session is then gone from the
- * engine, but may come back from its files at the next start. An orderly stop tries again to remove the files. So does
- * the same command, sent again, even a CLOSE of a closed session. LLM_OVERLOADED means that too many commands wait for
- * the disk. Then nothing was done. RESET and CLOSE never fail with LLM_OVERLOADED.
+ * engine, but may come back from its files at the next start. An orderly stop tries again to remove the files. The
+ * client can also send the same command again, even a CLOSE of a session that is already closed. LLM_OVERLOADED means
+ * that too many commands wait for the disk. The refused command had no effect. RESET and CLOSE never fail with
+ * LLM_OVERLOADED.
  *
  * If a session has no usable state, SAVE saves only its tokens. These tokens are prefilled when the session is used
  * after a LOAD. Errors of single commands:
@@ -237,7 +239,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * gets ADMITTED, then STARTED when its branch is free and the source of its state is decided, then TEXT events, then
  * FINISHED. STARTED is missing if the request is cancelled before it starts. All other commands except CANCEL and PAUSE
  * get one REPLY. With LLM_GENERATE_RETURN_CONSUMED, CONSUMED events come between STARTED and the first TEXT, at most
- * one per model call. If events are drained slowly, only the last CONSUMED is delivered. FORGOTTEN reports that the
+ * one per model call. If events are drained slowly, only the latest CONSUMED is delivered. FORGOTTEN reports that the
  * engine removed a session without a command. The cause is the capacity policy, or the session was idle too long.
  * FORGOTTEN precedes any event of a later session of that name. */
 

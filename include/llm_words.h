@@ -11,10 +11,10 @@
     X(OK, 0, "ok", "Success.")                                                                                         \
     X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                   \
     X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")        \
-    X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                      \
+    X(NOT_FOUND, 3, "not_found", "There is no such session, request or session table.")                                \
     X(MISUSE, 4, "misuse", "The engine is not in a state that allows this call.")                                      \
     X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                         \
-    X(IO, 6, "io_error", "The operating system could not open, read or write a file or segment.")                      \
+    X(IO, 6, "io_error", "The operating system could not open, read or write a file or session table.")                \
     X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \
     X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")           \
     X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
@@ -28,7 +28,7 @@
     X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \
     X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                        \
     X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                     \
-    X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                                  \
+    X(VERSION, 19, "version_mismatch", "The session table was written by another version of llmd.")                    \
     X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
@@ -106,9 +106,9 @@
     X(TYPICAL_P, 5, "typ_p", "Keep the tokens closest to the expected information, up to probability p.")              \
     X(TOP_P, 6, "top_p", "Keep the most likely tokens that together reach probability p.")                             \
     X(MIN_P, 7, "min_p", "Keep tokens at least min_p times as likely as the most likely one.")                         \
-    X(XTC, 8, "xtc", "Sometimes remove all likely tokens but the least likely of them.")                               \
+    X(XTC, 8, "xtc", "Sometimes remove all tokens above xtc_threshold except the least likely.")                       \
     X(TEMPERATURE, 9, "temperature", "Apply temperature, dynatemp_range and dynatemp_exponent.")                       \
-    X(INFILL, 10, "infill", "Merge candidates that begin alike; a likely end of text ends the answer.")                \
+    X(INFILL, 10, "infill", "For infill: merge candidates that begin alike; end the answer if its end is likely.")     \
     X(ADAPTIVE_P, 11, "adaptive_p", "Choose tokens so that their average probability approaches adaptive_target.")
 
 /* Verdicts of llm_json_scan. The verdicts up to TRAILING are errors in the JSON. The verdicts from VALUES on are limits
