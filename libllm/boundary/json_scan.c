@@ -32,8 +32,8 @@ static uint8_t peek(const scan *s)
     return s->at < s->end ? *s->at : 0;
 }
 
-/* Returns the verdict if the next byte is not allowed. At the end of the text, that is LLM_JSON_END, else
- * `otherwise`. */
+/* Called if the next byte is not allowed. Returns LLM_JSON_END at the end of the text, and `otherwise` before the
+ * end. */
 static int unexpected(const scan *s, int otherwise)
 {
     return s->at < s->end ? otherwise : LLM_JSON_END;
@@ -112,7 +112,8 @@ static void write_character(scan *s, uint32_t c)
 
 /* Replaces \uXXXX by the character itself, if JSON allows that. Six bytes become at most 3. The 12 bytes of a pair of
  * surrogates become 4. A lone half of a surrogate pair becomes U+FFFD. JavaScript leaves such a half if it cuts a
- * string inside a pair. To refuse the document would refuse a client's whole conversation for one broken emoji. */
+ * string inside a pair. Refusing the document would refuse a client's whole conversation because of one broken
+ * emoji. */
 static int copy_unicode_escape(scan *s)
 {
     const int32_t unit = escaped_unit(s->at, s->end);
@@ -218,8 +219,8 @@ static bool skip_digits(scan *s)
     return s->at > begin;
 }
 
-/* Sets *is_float if the number is slow to decode. Floats are slow, and integers of more than 18 digits, which may not
- * fit 64 bits. */
+/* Sets *is_float if the number is slow to decode. Slow numbers are floats, and integers of more than 18 digits, which
+ * may not fit into 64 bits. */
 static bool skip_number(scan *s, bool *is_float)
 {
     s->at += peek(s) == '-';
@@ -419,7 +420,7 @@ int json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, c
 
 int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out)
 {
-    /* a large block takes memory only for the pages that are written */
+    /* the copy may be much shorter than n_bytes. A large block takes memory only for the pages that are written */
     char *copied = malloc(n_bytes > 0 ? n_bytes : 1);
     if (copied == NULL) {
         *out = (llm_json){0};

@@ -21,9 +21,9 @@ int notifier_fd(const notifier *d);
 void notifier_wake(notifier *d);  /* any producer thread */
 void notifier_arm(notifier *d);   /* consumer */
 void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
-/* Called by the consumer. Arms the notifier, and sleeps until a wake. The sleep ends also after timeout_ms, unless this
- * is -1. Then clears the notifier. `ready` is called once after arming. If `ready` returns true, the consumer does not
- * sleep. */
+/* Called by the consumer. Arms the notifier, and sleeps until a wake. The sleep also ends after timeout_ms, unless
+ * timeout_ms is -1. Then clears the notifier. `ready` is called once after arming. If `ready` returns true, the
+ * consumer does not sleep. */
 void notifier_wait(notifier *d, bool (*ready)(void *context), void *context, int timeout_ms);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct ring ring;
 
 /* The capacity is rounded up to a power of two. The largest record is a little under half the capacity
  * (ring_record_max). */
-int ring_open(size_t capacity_bytes, ring **out); /* LLM_OK, LLM_NO_MEMORY */
+int ring_open(size_t capacity_bytes, ring **out); /* returns LLM_OK or LLM_NO_MEMORY */
 void ring_close(ring *r);                         /* NULL is allowed; both threads must have finished */
 size_t ring_record_max(const ring *r);
 

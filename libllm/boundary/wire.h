@@ -118,8 +118,8 @@ typedef struct wire_field {
 enum { WIRE_NAME_BYTES_MAX = 32 };
 
 const wire_field *wire_field_of(wire_field_id id);
-int wire_field_find(const char *name, size_t n_bytes);     /* wire_field_id, or -1 */
-int wire_parameter_find(const char *name, size_t n_bytes); /* wire_parameter_id, or -1 */
+int wire_field_find(const char *name, size_t n_bytes);     /* returns a wire_field_id, or -1 for an unknown name */
+int wire_parameter_find(const char *name, size_t n_bytes); /* returns a wire_parameter_id, or -1 for an unknown name */
 
 /* Names the entry for which a command was refused (llm_command_refused). */
 typedef struct wire_refusal {
@@ -161,7 +161,7 @@ typedef struct wire_tokens {
     const int32_t *tokens;
     const uint32_t *ends;
     const float *logprobs;
-    const token_logprob *likeliest; /* n * n_likeliest */
+    const token_logprob *likeliest; /* n * n_likeliest elements */
 } wire_tokens;
 
 /* Size of the largest encoding of an event other than TEXT, and of a TEXT without its text and token details. */

@@ -1,8 +1,8 @@
 /* wire_message.c: the commands and events of llm_wire.h in MessagePack. A command is a map, which is parsed strictly.
  * If an entry is unknown, repeated, of the wrong type or out of range, the command is refused with the entry's name. If
  * such an entry were ignored, a request with a misspelled parameter would seem to work. An event is an array without
- * names: a member is identified by its position. That keeps the many events short, and is safe because both sides are
- * built from the same table. */
+ * names: a member is identified by its position. Arrays keep the many events short. They are safe because both sides
+ * are built from the same table. */
 #include <math.h>
 #include <string.h>
 

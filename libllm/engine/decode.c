@@ -14,8 +14,8 @@ int decode_open(decode *d)
      * only while notices and deferred commands together are fewer than LLM_REQUESTS_MAX (decode_has_room). The command
      * or result adds at most one notice, and opens at most two sessions. A result can also start all deferred commands.
      * Each deferred command adds one notice and opens one session. For each session that is opened, another may be
-     * forgotten, which adds a notice. Before the next command or result is taken, every open session may be forgotten,
-     * and LOOSE_EXPIRED_MAX sessions that have no entry. */
+     * forgotten, which adds a notice. Before the next command or result is taken, all open sessions can be forgotten,
+     * and also LOOSE_EXPIRED_MAX sessions without an entry. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + LOOSE_EXPIRED_MAX + d->table->n_entries + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_notifier, &d->sampling) == LLM_OK;
@@ -140,7 +140,7 @@ static void publish(decode *d)
 }
 
 /* Whether the thread has work. notifier_wait calls this function after it has armed the notifier. Thus the thread does
- * not sleep if work has arrived just before. */
+ * not sleep if work arrived just before the notifier was armed. */
 static bool has_work(void *context)
 {
     decode *d = context;

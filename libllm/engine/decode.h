@@ -51,7 +51,7 @@ enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
 typedef struct decode_pushed {
     _Atomic uint32_t n_generate;
     _Atomic uint32_t n_cancel;
-    /* request ids of the last CANCELs; the n-th id is at n % CANCELS_SEEN_MAX */
+    /* request ids of the most recent CANCELs; the n-th id is at n % CANCELS_SEEN_MAX */
     _Atomic uint64_t cancelled[CANCELS_SEEN_MAX];
 } decode_pushed;
 
@@ -154,10 +154,10 @@ void decode_end_session_requests(decode *d, branch *b, llm_outcome outcome, llm_
 /* decode_slots.c: starts or continues waiting requests that can have a slot now. */
 void decode_start_waiting(decode *d);
 
-/* decode_leader.c: decode_finds_leader looks for a running prefill that the waiting request should wait for, and records
- * it in the request. Called when the request would ask for a slot. Returns false if the request should not wait.
- * Afterwards, decode_waits_for_leader is called in each loop. It returns false if the wait is over: the leader has
- * consumed the shared tokens, or its prefill has ended or does not progress. */
+/* decode_leader.c: decode_finds_leader looks for a running prefill that the waiting request should wait for, and
+ * records it in the request. Called when the request would ask for a slot. Returns false if the request should not
+ * wait. Afterwards, decode_waits_for_leader is called in each loop. It returns false if the wait is over: the leader
+ * has consumed the shared tokens, or its prefill has ended or does not progress. */
 bool decode_finds_leader(decode *d, request *r);
 bool decode_waits_for_leader(const decode *d, request *r);
 

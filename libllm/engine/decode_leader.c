@@ -1,19 +1,19 @@
 /* decode_leader.c: lets a request wait for a running prefill, its leader, whose prompt begins with the same tokens
- * (leader.h). Only a request that runs and whose prefill progresses is a leader. So no request waits for a waiting one,
- * and the requests cannot wait for each other. A request without a branch in a slot takes none for the wait. */
+ * (leader.h). Only a running request whose prefill progresses can be a leader. So no request waits for a waiting one,
+ * and requests cannot wait for each other. A request that has no slot takes no slot for the wait. */
 #include "engine/decode.h"
 #include "policy/leader.h"
 #include "sessions/resuming.h"
 
-/* Whether the request prefills and is planned in every step. A paused generation, and one that has lost its slot or
- * whose client does not read, could stop at any token. */
+/* Whether the request prefills and takes part in every step. A request is no leader if it is paused, has lost its slot,
+ * or its client does not read. Its prefill could stop at any token. */
 static bool is_prefilling(const request *r)
 {
     return request_moves(r) && !r->is_decoding && !outbox_is_full(&r->out);
 }
 
-/* Whether the leader has not consumed all tokens yet that both prompts share. Compares one token: the prompts of a whole
- * agent can share a hundred thousand tokens, and many requests may ask. */
+/* Whether both prompts may share more tokens than the leader has consumed. Compares only the next token, to be quick:
+ * an agent's prompts can share a hundred thousand tokens, and many requests may look for a leader. */
 static bool may_share_more(const request *r, const request *leader)
 {
     const branch_prompt *own = &r->claim.prompt, *other = &leader->claim.prompt;
@@ -21,9 +21,9 @@ static bool may_share_more(const request *r, const request *leader)
     return n < own->n_tokens && n < other->n_tokens && own->tokens[n] == other->tokens[n];
 }
 
-/* Returns how many of the request's first tokens the leader will have consumed at the end of the wait. The request's last
- * token is left to its own prefill, because the logits after it are needed. Exception: the checkpoint at the end of the
- * leader's prompt includes the logits. */
+/* Returns how many of the request's first tokens the leader will have consumed at the end of the wait. The request
+ * prefills its last token itself, because it needs the logits after this token. Exception: the checkpoint at the end of
+ * the leader's prompt includes the logits. */
 static uint32_t n_shared_with(const request *r, const request *leader)
 {
     const branch_prompt *own = &r->claim.prompt, *other = &leader->claim.prompt;
@@ -32,8 +32,8 @@ static uint32_t n_shared_with(const request *r, const request *leader)
     return leader_shared(&leader->points, n < own->n_tokens || has_logits ? n : n - 1);
 }
 
-/* Returns how many tokens could be prefilled in the fixed time of a model call, which is about that of a step that only
- * decodes. Returns 0 if these times were not measured yet. */
+/* Returns how many tokens could be prefilled in the fixed time of a model call, which is about the time of a step that
+ * only decodes. Returns 0 if these times were not measured yet. */
 static uint32_t n_tokens_per_call(const decode *d)
 {
     const schedule_pace *pace = &d->step.pace;
@@ -41,8 +41,8 @@ static uint32_t n_tokens_per_call(const decode *d)
     return n < UINT32_MAX / 2 ? (uint32_t)n : UINT32_MAX / 2;
 }
 
-/* Collects the running prefills of the request's owner whose prompts begin with the same tokens. Owners share no states,
- * because a shorter wait can be measured and would reveal another owner's prompt. */
+/* Collects the running prefills whose prompts begin with the same tokens, and which belong to the same owner. Owners
+ * share no states, because a shorter wait can be measured and would reveal another owner's prompt. */
 static uint32_t collect_leaders(const decode *d, const request *r, const request **leaders,
                                 leader_candidate *candidates)
 {

@@ -58,7 +58,7 @@ static void empty_all(decode *d, session_name name, branch *kept)
 }
 
 /* Provides an empty session with this name: empties the existing session, or opens a new session. Returns LLM_OK or
- * LLM_CAPACITY. In the second case, nothing has changed. */
+ * LLM_CAPACITY. After LLM_CAPACITY, nothing has changed. */
 static int open_empty(decode *d, session_name name, branch **out)
 {
     branch *b = decode_latest(d, name);

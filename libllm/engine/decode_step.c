@@ -8,7 +8,8 @@
 /* How long a step waits for tokens that sampling threads are still picking: a sixteenth of a decode step, but at most 2
  * ms. Most tokens are picked in less time. A request whose token is picked later misses a whole step. */
 enum { SAMPLING_WAIT_SHARE = 16, SAMPLING_WAIT_US_MAX = 2000 };
-/* How long the decode thread itself picks tokens under constraints in a step. Sampling threads pick the others. */
+/* For this long, the decode thread itself picks the tokens of a step that are under constraints. After that, sampling
+ * threads pick them. */
 enum { PICKING_US_MAX = 2000 };
 
 static uint32_t sampling_wait_us(const decode *d)

@@ -30,7 +30,7 @@ struct llm_engine {
     notifier *command_notifier;
     notifier *event_notifier;
     decode decode;
-    wire_refusal refused; /* refusal of the last command; owned by the loop thread */
+    wire_refusal refused; /* refusal of the latest command; owned by the loop thread */
 };
 
 #endif

@@ -30,7 +30,7 @@ typedef struct outbox {
     wire_finished finished;
 } outbox;
 
-int outbox_open(outbox *o, uint64_t request); /* LLM_OK, LLM_NO_MEMORY */
+int outbox_open(outbox *o, uint64_t request); /* returns LLM_OK or LLM_NO_MEMORY */
 void outbox_close(outbox *o);
 
 /* `entry` is UINT32_MAX if the branch is not known yet. */

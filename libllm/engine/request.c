@@ -234,7 +234,8 @@ static void describe(const void *work, char *out, size_t n_bytes)
     request_describe(work, out, n_bytes);
 }
 
-/* Removes the rest of the draft from the model's sequence. The model may compute then, as in a step. */
+/* Removes the rest of the draft from the model's sequence. To do this, the model may have to compute tokens again, as
+ * in a step. */
 static void remove_drafts(request *r)
 {
     session_table *table = r->branch->shared->session_table;
@@ -416,7 +417,7 @@ void request_sample(request *r, const model *m, sampling_threads *threads, float
 bool request_accept_draft(request *r)
 {
     if (r->phase != REQUEST_RUNNING) {
-        return false; /* the request's end has rejected its drafts */
+        return false; /* the end of the request has already removed its drafts */
     }
     if (!r->is_sampling && !outbox_is_full(&r->out) && drafting_accept(&r->drafting, r->next_token)) {
         branch_accept_draft(r->branch, r->next_token);

@@ -96,8 +96,8 @@ static inline bool request_is_for_named(const request *r)
     return r->branch != NULL && r->branch->name[0] != '\0';
 }
 
-/* Builds a request from a checked GENERATE. `has_drafts` says whether the engine uses drafts. Returns LLM_OK, LLM_TOKEN,
- * LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_GENERATION or LLM_NO_MEMORY. */
+/* Builds a request from a checked GENERATE. `has_drafts` says whether the engine uses drafts. Returns LLM_OK,
+ * LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_GENERATION or LLM_NO_MEMORY. */
 int request_open(const model *m, const wire_command *command, bool has_drafts, request **out);
 void request_close(request *r); /* NULL is allowed */
 
@@ -110,20 +110,21 @@ const float *request_begin(request *r, branch_table *table, branch *b);
 void request_consumed(request *r);
 
 /* Called when a step has produced the logits after the request's last token. Samples a token and moves its text to the
- * outbox. May end the request. A pick that is not quick runs in a sampling thread, and is_sampling is set meanwhile.
- * `has_time` is false if the picks of this step have taken long already: then a pick under a constraint does so, too. */
+ * outbox. May end the request. A slow pick runs in a sampling thread, and sets is_sampling until request_take_sampled
+ * takes the token. `has_time` is false if the picks of this step have already taken long. Then a pick under a
+ * constraint also runs in a sampling thread. */
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits, bool has_time);
 
-/* Called when request_sample has returned. If it has picked the next draft token of the last model call, moves this
- * token into the branch and returns true. Then the caller samples from the logits after the draft token. Otherwise
- * returns false, and the other draft tokens are gone from the branch's sequence. */
+/* Called when request_sample has returned. If the picked token is the next draft token that the model call has
+ * verified, moves this token into the branch and returns true. Then the caller samples from the logits after the draft
+ * token. Otherwise removes the other draft tokens from the branch's sequence, and returns false. */
 bool request_accept_draft(request *r);
 
 /* Called for a request that has a slot and whose is_sampling is set. If the sampling thread has picked the token,
  * continues the request and returns true. */
 bool request_take_sampled(request *r, const model *m);
 
-/* Writes which session the request is for. The request has a branch. */
+/* Writes the name, the owner and the size of the request's session. The request must have a branch. */
 void request_describe(const request *r, char *out, size_t n_bytes);
 
 /* Ends the request, in any phase, for a reason outside the generation. The request gives up its branch. */

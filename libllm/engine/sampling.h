@@ -1,6 +1,6 @@
 /* sampling.h: threads that pick tokens for the decode thread. They are used where picking takes long: for structured
- * output where sampler_next_quick cannot pick, and for samplers that sort the vocabulary. The steps of other requests go
- * on meanwhile.
+ * output where sampler_next_quick cannot pick, and for samplers that sort the vocabulary. The steps of other requests
+ * go on meanwhile.
  *
  * A generation whose token is being picked takes part in no step. Its sampler and a copy of its logits belong to the
  * threads until the result is taken. If the request ends before that, it leaves both to the threads (sampling_abandon).

@@ -32,7 +32,7 @@ typedef struct token_details {
     uint32_t *ends;     /* for each token, the characters of the outbox's text up to the token's end; set for the first
                          * n_released tokens */
     float *logprobs;
-    token_logprob *likeliest; /* capacity * n_likeliest */
+    token_logprob *likeliest; /* capacity * n_likeliest elements */
 } token_details;
 
 void token_details_open(token_details *t, const model *m, const wire_command *command);

@@ -1,8 +1,8 @@
 /* cgroup.h: how much memory and how many processors the control groups (versions 1 and 2) allow this process. In a
- * container, the system's own figures describe the whole machine. The kernel would kill a process that uses so much
- * memory. The limit of a service is set in the group of the process. The limit of a container is set in a group above
- * the group of the process. So the tightest limit of the process's group and of all groups above it counts. Called by
- * any thread. */
+ * container, the system's own figures describe the whole machine. The kernel would kill a process that uses as much
+ * memory as these figures allow. The limit of a service is set in the group of the process. The limit of a container is
+ * set in a group above the group of the process. So the tightest limit of the process's group and of all groups above
+ * it counts. Called by any thread. */
 #ifndef LLM_CGROUP_H
 #define LLM_CGROUP_H
 

@@ -1,8 +1,8 @@
 /* idle_clock.h: the clock by which idle sessions expire. The idle clock shows the time of the wall clock, like the time
  * stamps of sessions. But it never advances faster than time elapses. This protects a machine that starts with a wrong
- * clock and corrects it a minute later. With the plain wall clock, every session that is not pinned would expire then.
- * As a disadvantage, sessions that are used after such a jump expire later, by the length of the jump. The delay ends
- * at the next start of the daemon, or when the wall clock is set back. Pure. */
+ * clock and corrects it a minute later. With the plain wall clock, the correction would expire every session that is
+ * not pinned. The disadvantage: sessions that are used after such a jump expire later, by the length of the jump. The
+ * delay ends at the next start of the daemon, or when the wall clock is set back. Pure functions. */
 #ifndef LLM_IDLE_CLOCK_H
 #define LLM_IDLE_CLOCK_H
 

@@ -19,7 +19,7 @@ static const double SHARE_CLEAR = 0.3;
 static const double GAIN = 0.95; /* steps of a successful trial are shorter than this times the usual step */
 static const double GAIN_CLEAR = 0.8;
 static const double LOSS_CLEAR = 1.2; /* a single step longer than this times the usual step ends the trial */
-static const double WEIGHT = 0.25;    /* weight of the last step in the moving averages */
+static const double WEIGHT = 0.25;    /* weight of the latest step in the moving averages */
 static const double ROOM = 0.5; /* an additional thread is tried only if at least this many cores are idle on average */
 
 void team_open(team *t, int32_t n_most, int32_t n_first)
@@ -122,7 +122,8 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
-        /* a step of another size ends a trial without a result. The next trial still waits as after a finished one */
+        /* a step of another size ends a trial without a result. The pause before the next trial is the same as after a
+         * trial with a result */
         t->tried_us = t->n_tried > 0 ? now_us : t->tried_us;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {

@@ -11,9 +11,8 @@
  *
  *   settled --(threads wait for cores: one fewer)-------> trial --(shorter)------> settled, with the new number
  *      |  `---(a core is idle, or a guess is due: more)-----^  `---(not shorter)--> settled, next trial later
- *      '----- other work (n_tokens changed): a trial is stopped, since only like steps can be compared
- *
- * Pure. */
+ *      '----- other work (n_tokens changed): a trial is stopped, because only steps of equal size can be compared
+ * Pure functions. */
 #ifndef LLM_TEAM_H
 #define LLM_TEAM_H
 

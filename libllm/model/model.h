@@ -74,9 +74,9 @@ typedef struct model_info {
     bool is_on_gpu;    /* at least one layer is on a GPU, so prompts are prefilled on the GPU */
     bool shares_cells; /* a copy of a sequence takes no memory of its own until one of the two grows */
     bool mixed_calls;  /* decode and prefill tokens in one call cost no more than in separate calls */
-    /* A decode call with at most this many sequences can contain drafts. A draft is at most MODEL_OUTPUTS_BESIDE tokens
-     * after the first token of a sequence in this call. `remove_drafts` can remove any number of its last tokens before the
-     * next call. 0 means that no call can contain drafts */
+    /* A decode call with at most this many sequences can contain drafts. A draft has at most MODEL_OUTPUTS_BESIDE
+     * tokens, and follows the first token of a sequence in this call. Before the next call, `remove_drafts` can remove
+     * any number of tokens from the end of the draft. 0 means that no call can contain drafts */
     uint32_t n_drafting;
     uint32_t n_stoppable; /* model_batch.stop can stop calls with at most this many sequences. 0 means that no call can
                            * be stopped */
@@ -135,10 +135,10 @@ typedef struct model_ops {
      * the truncation failed. Then the sequence's state is invalid, and the caller must mark its branch as invalid. */
     bool (*truncate)(model *m, uint16_t seq, uint32_t k);
 
-    /* Truncates the sequence to its first k tokens. Only drafts of the last decode call may be after these. Returns
-     * MODEL_OK, MODEL_FAILED_BATCH if the sequence's state is invalid, or MODEL_FAILED_ALL. Recurrent and hybrid memory
-     * goes back to the state before the call, and computes the call's other tokens again. So this takes the time of a
-     * short decode call, and ends the validity of the logits. */
+    /* Truncates the sequence to its first k tokens. All tokens after these must be drafts of the latest decode call.
+     * Returns MODEL_OK, MODEL_FAILED_BATCH if the sequence's state is invalid, or MODEL_FAILED_ALL. Recurrent and
+     * hybrid memory goes back to the state before the call, and computes the call's other tokens again. So this takes
+     * the time of a short decode call, and overwrites the logits of the latest call. */
     model_result (*remove_drafts)(model *m, uint16_t seq, uint32_t k);
 
     void (*clear)(model *m, uint16_t seq);              /* empties the sequence, even if it is invalid; always

@@ -16,7 +16,7 @@ static uint32_t n_left(const leader_candidate *c)
     return c->n_shared > c->n_consumed ? c->n_shared - c->n_consumed : 0;
 }
 
-/* Returns how many tokens the request does not prefill itself if it waits for the leader. */
+/* Returns how many tokens the request need not prefill itself if it waits for the leader. */
 static uint32_t n_saved(const leader_candidate *c, uint32_t n_known)
 {
     return c->n_shared > n_known ? c->n_shared - n_known : 0;

@@ -1,5 +1,5 @@
 /* linear_fit.h: cost as a linear function of size, fitted to recent measurements with exponential forgetting. The fit
- * is corrected by the ratio of the latest measurements to the fitted costs. Pure. */
+ * is corrected by the ratio of the latest measurements to the fitted costs. Pure functions. */
 #ifndef LLM_LINEAR_FIT_H
 #define LLM_LINEAR_FIT_H
 

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* A short match comes often and predicts badly. A long one predicts well, but its latest place is lost if only short
- * runs are indexed, since another run with the same last tokens replaces it. So each length has a table. */
+/* Short matches are frequent, but predict badly. Long matches predict well. If only short runs were indexed, a later
+ * run with the same few tokens would replace the place of a long match. So there is a table of short runs and a table
+ * of long runs. */
 enum { LOOKUP_INDEXES = 2, PLACES_MIN = 1024 };
 static const uint32_t RUN[LOOKUP_INDEXES] = {LOOKUP_MATCH_MIN, LOOKUP_MATCH_LONG};
 
@@ -46,8 +47,8 @@ static uint32_t *place_of(const lookup *l, uint32_t index, const int32_t *end, i
     return &l->places[index * l->n_places + (uint32_t)(hash >> 32) % l->n_places];
 }
 
-/* Writes the tokens from the place on. Where the sequence ends, `next` and the draft itself follow. So a short text
- * that repeats gives a draft of n_max tokens. */
+/* Copies the tokens from `place` on to the draft. At the end of the sequence, continues with `next`, and then with the
+ * beginning of the draft. So a short text that repeats gives a draft of n_max tokens. */
 static uint32_t continue_from(uint32_t place, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft,
                               uint32_t n_max)
 {
@@ -93,7 +94,7 @@ uint32_t lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next,
     }
     l->n_indexed = l->n_indexed < n ? l->n_indexed : n; /* the sequence may have been truncated */
     add_tokens(l, tokens, n);
-    /* The last match goes on if the sequence has continued as the text there. */
+    /* The latest match continues if the new tokens of the sequence equal the tokens after the match. */
     const uint32_t candidates[] = {
         l->last != 0 && n >= l->n_last ? l->last + (n - l->n_last) : 0,
         n + 1 >= LOOKUP_MATCH_LONG ? *place_of(l, 1, tokens + n, next) : 0,

@@ -1,7 +1,7 @@
-/* lookup.h: finds drafts in a sequence of tokens (prompt lookup). A draft is a guess of the next tokens. If the last
- * tokens of the sequence stand earlier in the sequence, too, then the draft is what follows there. An agent that edits
- * a file repeats most of the text that it has read. Saxena, "Prompt Lookup Decoding" (2023), describes the method.
- * Pure, apart from the memory of the index. */
+/* lookup.h: finds drafts in a sequence of tokens (prompt lookup). A draft is a guess of the next tokens. If the tokens
+ * at the end of the sequence also occur earlier in the sequence, the draft is a copy of the tokens that follow the
+ * earlier occurrence. An agent that edits a file repeats most of the text that it has read. Saxena, "Prompt Lookup
+ * Decoding" (2023), describes the method. Pure, apart from the memory of the index. */
 #ifndef LLM_LOOKUP_H
 #define LLM_LOOKUP_H
 
@@ -23,8 +23,8 @@ typedef struct lookup {
     uint32_t *places;   /* owned; LOOKUP_INDEXES tables of n_places entries */
     uint32_t n_places;  /* a power of two; 0 if the index is not open */
     uint32_t n_indexed; /* the first n_indexed tokens of the sequence are in the index */
-    uint32_t n_last;    /* length of the sequence at the last match */
-    uint32_t last;      /* place of the last match, in the sequence of that length; 0 if there was none */
+    uint32_t n_last;    /* length of the sequence at the latest match */
+    uint32_t last;      /* place of the latest match; 0 if there was none */
 } lookup;
 
 /* Opens an index for a sequence that has n_tokens tokens now. Returns false if memory is short. */
@@ -34,7 +34,8 @@ size_t lookup_bytes(const lookup *l); /* bytes of the index */
 
 /* Writes a draft of the n_max tokens after `next`, the token that follows the n tokens of the sequence. Sets *n_matched
  * to the length of the match. Returns n_max, or 0 if there is no match. Adds the new tokens of the sequence to the
- * index. So a call takes time for each token that was added since the last call, and a constant time apart from that. */
+ * index. So a call takes time for each token that was added since the last call, and a constant time apart from
+ * that. */
 uint32_t lookup_find(lookup *l, const int32_t *tokens, uint32_t n, int32_t next, int32_t *draft, uint32_t n_max,
                      uint32_t *n_matched);
 

@@ -21,10 +21,10 @@
  * a while (decode_step.c).
  *
  * The resident tokens of a branch are its tokens in the session table. Invariant: the sequence of a branch with a slot
- * holds exactly the resident tokens, unless the branch is torn. While draft tokens are verified, they follow the
- * resident tokens in the sequence. If a branch without a slot has a parked state, the
- * state covers the first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the
- * first `parked.k` are dropped. The next request prefills what it needs of them.
+ * holds exactly the resident tokens, unless the branch is invalid (state word TORN). While draft tokens are verified,
+ * they follow the resident tokens in the sequence. If a branch without a slot has a parked state, the state covers the
+ * first `parked.k` resident tokens. When the branch gets a slot again, the resident tokens after the first `parked.k`
+ * are dropped. The next request prefills those that its prompt contains.
  *
  * Resident tokens are written by branch.c. Exception: a branch may begin without a slot. Then its first tokens come
  * from table_saved.c (a saved session), from table_copy.c (another branch), or from adoption.c (an earlier daemon). */
@@ -176,7 +176,7 @@ bool branch_is_named(const branch *b);        /* false for a scratch branch */
 bool branch_has_slot(const branch *b);
 bool branch_is_idle(const branch *b); /* no generation uses the branch or waits for it */
 
-/* Returns where the branch's state is. A state that is being written or read is where it comes from. */
+/* Returns where the branch's state is. During a write this is host memory, and during a read the disk. */
 static inline llm_place branch_place(const branch *b)
 {
     const parked_where where = b->parked.where;
@@ -199,10 +199,11 @@ void branch_begin(branch *b, const resume_plan *plan, uint32_t n_prompt);
 
 /* appends tokens that a successful model step consumed */
 void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
-/* branch_draft.c: the last successful model step has added n draft tokens to the sequence, after the tokens that the
- * branch consumes. They are accepted in order, then the rest is rejected. Only for models that take drafts (info.n_drafting).
- * branch_reject_drafts returns the result of model.h's remove_drafts. If it is not MODEL_OK, the branch is invalid. If
- * it is MODEL_FAILED_ALL, the caller invalidates all others */
+/* branch_draft.c: drafts of one model step, for models that can verify drafts (info.n_drafting). branch_drafted records
+ * that the step has added n draft tokens to the sequence, after the tokens that the branch consumes.
+ * branch_accept_draft accepts the next draft token. branch_reject_drafts removes the rest, and returns the result of
+ * model.h's remove_drafts. If this result is not MODEL_OK, the branch is invalid. If it is MODEL_FAILED_ALL, the caller
+ * also invalidates all other branches */
 void branch_drafted(branch *b, uint32_t n);
 void branch_accept_draft(branch *b, int32_t token);
 model_result branch_reject_drafts(branch *b);

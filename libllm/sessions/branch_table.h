@@ -30,7 +30,7 @@ typedef struct branch_table_options {
     uint32_t branches_max;     /* limit on the branches of one session */
     uint32_t n_owners;         /* initial value of branch_table.n_owners */
     /* limit on bytes of states in memory: parked states, and states on their way to or from the store. States on their
-     * way may always take 256 MiB, or be one larger state (engine.c, ledger.h). */
+     * way may always take 256 MiB. A single state may be even larger (engine.c, ledger.h). */
     size_t parked_bytes_max;
     /* limit on bytes of state files. 0 stands for 1/TABLE_DISK_SHARE of the disk space that is free or taken by state
      * files */
@@ -52,7 +52,7 @@ struct branch_table {
     struct {
         uint64_t n_changes;    /* branch_totals.n_changes */
         uint64_t n_uses;       /* uses and evictions of checkpoints */
-    } accounted;               /* what table_account has seen of changes */
+    } accounted;               /* the counts of changes when table_account last wrote the records */
     _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread can change this number */
     share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */
     uint32_t n_entries;        /* n_named + n_scratch + n_parked_entries */

@@ -202,7 +202,7 @@ static uint32_t n_to_gain(const branch_table *table, const branch *other, uint32
     return enough;
 }
 
-/* Returns the state on disk that saves most time. Hundreds of branches may begin with the same head. To compare all
+/* Returns the state on disk that saves the most time. Hundreds of branches may begin with the same head. To compare all
  * their tokens with the prompt would delay every step. To save more than the best branch so far, a branch must share at
  * least n_least tokens with the prompt. So the branch's token number n_least is compared first. The branch is compared
  * in full only if this token equals the prompt's. */

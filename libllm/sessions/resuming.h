@@ -1,5 +1,5 @@
-/* resuming.h: begins a prompt in a branch with the known state that saves most prefill. Gathers the states from which
- * the prompt could resume. Lets resume.h plan which of them to use, and carries out the plan. Owned by the decode
+/* resuming.h: begins a prompt in a branch with the known state that saves the most prefill. Gathers the states from
+ * which the prompt could resume, lets resume.h choose among these states, and carries out the plan. Owned by the decode
  * thread. */
 #ifndef LLM_RESUMING_H
 #define LLM_RESUMING_H

@@ -49,7 +49,7 @@ typedef struct checkpoint {
      * checkpoint's own k */
     uint32_t longest;
     size_t n_bytes; /* bytes of the checkpoint, this struct included */
-    uint32_t mark;  /* index of its mark */
+    uint32_t mark;  /* index of the checkpoint's mark (checkpoint_marks.h) */
     /* entry and number of the branch that saved or restored this checkpoint last. That branch may be closed, and its
      * entry may have another branch */
     uint32_t user_entry;

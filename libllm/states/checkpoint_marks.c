@@ -29,7 +29,8 @@ typedef struct mark_copy {
     token_hash hash;
 } mark_copy;
 
-/* Copies a mark of this owner. Returns false if it has another owner or too many tokens, or changes meanwhile. */
+/* Copies a mark of this owner. Returns false if the mark has another owner or too many tokens, or if it changes during
+ * the copy. */
 static bool copy_mark(const checkpoint_mark *m, uint32_t owner, size_t n_tokens, mark_copy *out)
 {
     const uint64_t word = atomic_load_explicit(&m->owner_and_k, memory_order_acquire);

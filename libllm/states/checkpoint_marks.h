@@ -26,8 +26,8 @@ uint32_t checkpoint_marks_add(checkpoint_marks *marks, uint32_t owner, uint32_t 
 void checkpoint_marks_remove(checkpoint_marks *marks, uint32_t index); /* decode thread */
 
 /* Writes the k of each mark whose tokens are the first k of these tokens, in ascending order. If there are more than
- * n_out, writes the first n_out. Returns their number. A mark that is added or removed meanwhile may be missing. Any
- * thread. */
+ * n_out, writes the first n_out. Returns their number. A mark that is added or removed during the call may be missing.
+ * Any thread. */
 size_t checkpoint_marks_match(const checkpoint_marks *marks, uint32_t owner, const int32_t *tokens, size_t n_tokens,
                               uint32_t *out, size_t n_out);
 

@@ -29,8 +29,8 @@ typedef struct blob {
 typedef struct ledger {
     size_t n_bytes[LEDGER_USES];
     size_t n_in_flight_max;
-    /* the last large blob, of at most 160 MiB, that was dropped while other blobs were held. A new blob of the same
-     * size reuses the memory of this blob, without page faults */
+    /* the large blob, of at most 160 MiB, that was most recently dropped while other blobs were held. A new blob of the
+     * same size reuses the memory of this blob, without page faults */
     blob *spare;
 } ledger;
 

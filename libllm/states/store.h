@@ -1,7 +1,8 @@
 /* store.h: the store thread does all disk I/O. So the decode thread never waits for a disk. The decode thread pushes
  * jobs and takes their results. Before the decode thread starts and after it has ended, the thread that opens and
- * closes the engine does this. A job and its memory belong to the store from the push until the result is taken. Blobs
- * (ledger.h) are the exception. They belong to the ledger, and the store only reads their bytes.
+ * closes the engine pushes the jobs and takes their results. A job and its memory belong to the store from the push
+ * until the result is taken. Blobs (ledger.h) are the exception. They belong to the ledger, and the store only reads
+ * their bytes.
  *
  * There are two queues, and the jobs of each queue are done in order. Changes of branch files have a queue of their own
  * and can overtake states. Changes are small and commands wait for them, while reading and writing states may take

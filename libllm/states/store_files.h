@@ -32,7 +32,7 @@ typedef struct store_files {
     char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 } store_files;
 
-int store_files_open(store_files *f, const store_options *options); /* LLM_OK, LLM_NO_MEMORY */
+int store_files_open(store_files *f, const store_options *options); /* returns LLM_OK or LLM_NO_MEMORY */
 void store_files_close(store_files *f);
 
 void store_files_complain(store_files *f, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -23,8 +23,8 @@ struct special {
  * state. Each class must also implement llama_memory_i::seq_trim, which a patch of llmd adds. This function returns
  * unused pages of host memory to the system. An architecture is refused if no tiny model tests its class. A model of an
  * untested class would load and answer. But after a truncation the text could be wrong, or the process could exceed
- * --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if llama.cpp has a
- * new class, or a new architecture with one of the classes of this table. */
+ * --kv-memory. tests/test_memory_kinds.py compares this table with llama.cpp's source. The test fails if llama.cpp has
+ * a new class, or a new architecture with one of the classes of this table. */
 constexpr special SPECIAL[] = {
     {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
     {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},
@@ -66,13 +66,15 @@ std::string model_llama_architecture_trouble(const char *architecture, bool is_o
            "choose a model of another architecture, or serve this one with llama.cpp's llama-server";
 }
 
-/* Attention: a step overwrites a cell of a sliding window only if no token of the step attends to it. A token that
- * follows after the drafts are removed stands behind the step's first token, so it attends to no overwritten cell
- * either. In Llama 4, a window begins anew every 8,192 tokens. There op_truncate_floor is too cautious: behind such a
- * position it refuses to remove drafts.
+/* Returns how many sequences a call with drafts can have (model_info.n_drafting).
  *
- * Recurrent states: op_remove_drafts computes tokens again, which changes the logits of the call. So the call must have one
- * sequence only. */
+ * Sliding windows: a step overwrites a cell only if no token of the step attends to this cell. The token that replaces
+ * a removed draft comes after the step's first token. So this token does not attend to overwritten cells, either. In
+ * Llama 4, a new window begins every 8,192 tokens. There op_truncate_floor is too cautious, and refuses to remove some
+ * drafts. So Llama 4 gets no drafts.
+ *
+ * Recurrent states: op_remove_drafts computes tokens again, which overwrites the logits of the call. So such a call can
+ * have only one sequence. */
 uint32_t model_llama_n_drafting(llm_memory memory, const char *architecture, uint32_t n_seq)
 {
     switch (memory) {

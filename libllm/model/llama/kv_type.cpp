@@ -30,8 +30,8 @@ uint32_t odd_head_size(const model_llama *m, uint32_t n_block)
     return number_of(m, "key_length") == 0 && usual % n_block != 0 ? usual : 0;
 }
 
-/* An attention that picks tokens, or compresses keys and values to one vector, has caches that no test covers with
- * quantized keys. */
+/* Returns why the model cannot store keys and values in this type, or "". Attention with an indexer or with compressed
+ * keys and values (MLA) is refused, because no test covers its caches with quantized keys. */
 std::string trouble_of(const model_llama *m, ggml_type type, bool is_exact)
 {
     if (m->info.memory == LLM_MEMORY_NONE || m->info.memory == LLM_MEMORY_RECURRENT) {
@@ -60,9 +60,9 @@ ggml_type model_llama_kv_type(llm_kv_type type)
     return type == LLM_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
 }
 
-/* llama.cpp rotates quantized keys and values before it stores them, unless this variable is a number other than 0. The
- * variable changes no keys or values in f16. A rotated state would be read without an error by a process that does not
- * rotate, and give wrong text. */
+/* llama.cpp rotates quantized keys and values before it stores them, unless the environment variable
+ * LLAMA_ATTN_ROT_DISABLE is a number other than 0. The variable does not affect keys and values in f16. A process that
+ * does not rotate would read a rotated state without an error, and generate wrong text. */
 std::string model_llama_kv_meaning(llm_kv_type type)
 {
     const char *off = getenv("LLAMA_ATTN_ROT_DISABLE");

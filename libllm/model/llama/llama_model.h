@@ -121,8 +121,8 @@ inline uint32_t model_llama_padded(uint32_t n)
 /* Bytes that sequences take. Each token costs token_bytes. Layers with a sliding window add window_token_bytes for each
  * of the last n_window_tokens tokens. */
 struct model_llama_cost {
-    uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens,
-                                     * and in host memory one more for before_drafts */
+    uint64_t fixed_bytes = 0;        /* recurrent states of all sequences, whatever their number of tokens. In host
+                                      * memory, includes one more state, for model_llama_before_drafts */
     uint64_t token_bytes = 0;        /* bytes of one token in the layers that keep all tokens */
     uint64_t window_token_bytes = 0; /* bytes of one token in the layers that keep only n_window_tokens tokens */
     uint32_t n_window_tokens = 0;
@@ -184,7 +184,8 @@ class model_llama_undo {
     size_t n_bytes = 0;
 };
 
-/* If fewer tokens are removed from a sequence, the pages of their cells are kept, because the pages will be needed soon. */
+/* If fewer tokens are removed from a sequence, the pages of their cells are kept, because the pages will be needed
+ * soon. */
 enum { MODEL_LLAMA_TRIMMED_TOKENS_MIN = 256 };
 
 /* The state of a sequence with recurrent states before a decode call that contains drafts. */
@@ -216,7 +217,7 @@ struct model_llama final : model {
     /* Number of tokens that each sequence has consumed. llama.cpp's own positions are wrong after a failed step, and
      * are not used. */
     std::vector<uint32_t> positions;
-    shared_prefixes shared{}; /* of no sequences, if sequences share no cells */
+    shared_prefixes shared{}; /* has no sequences if the model's sequences share no cells */
 
     /* The arrays of the llama_batch, allocated once. */
     std::vector<llama_token> tokens;
@@ -307,7 +308,7 @@ uint32_t model_llama_n_drafting(llm_memory memory, const char *architecture, uin
 
 std::string model_llama_metadata(const model_llama *m, const char *key); /* returns "" if the file lacks the key */
 llm_sampling model_llama_sampling_default(const model_llama *m); /* returns the sampling parameters that the file
-                                                                  * recommends. The others are "not stated" */
+                                                                  * recommends. The other parameters are "not stated" */
 /* Returns for example "qwen3 0.6B Q8_0". llama.cpp writes "?B" instead of the size if the size is not in its table. */
 std::string model_llama_description(const model_llama *m);
 

@@ -1,4 +1,4 @@
-/* sampler_names.h: the names of samplers in model files (general.sampling.sequence). Pure. */
+/* sampler_names.h: the names of samplers in model files (general.sampling.sequence). Pure function. */
 #ifndef LLM_MODEL_LLAMA_SAMPLER_NAMES_H
 #define LLM_MODEL_LLAMA_SAMPLER_NAMES_H
 

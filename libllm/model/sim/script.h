@@ -22,7 +22,7 @@ typedef struct sim_script sim_script;
 typedef struct sim_cue {
     uint16_t node;       /* node of the automaton (script.c). The node stands for the longest beginning of a trigger
                           * with which the sequence's text ends */
-    uint16_t reply;      /* number of the reply to the last trigger, counted from 1 */
+    uint16_t reply;      /* number of the reply to the most recent trigger, counted from 1 */
     uint32_t n_consumed; /* bytes of the reply that have been consumed */
 } sim_cue;
 

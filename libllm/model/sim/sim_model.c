@@ -174,7 +174,8 @@ static void identity_fill(const sim_model *m, const model_options *options, mode
     hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
 }
 
-/* A window keeps the states after its tokens only, so that a draft must be shorter. */
+/* A model with a sliding window keeps only the states after the last `window` tokens. So drafts need a window that is
+ * at least as long as the longest draft. */
 static uint32_t n_drafting_of(const sim_options *o, uint32_t n_seq)
 {
     switch (o->memory) {

@@ -154,9 +154,9 @@ typedef struct sim_model {
     uint64_t n_calls;   /* number of decode calls */
     uint64_t n_counted; /* number of decode calls that fail_at and fail_every count */
     float *logits;      /* n_outputs_max rows */
-    /* the states of a recurrent or hybrid sequence after each token of the last call, if that contained drafts */
+    /* the states of a recurrent or hybrid sequence after each token of the last call, if the call contained drafts */
     sim_state after_call[MODEL_OUTPUTS_BESIDE + 1];
-    uint32_t n_after_call; /* 0 if the call contained none, or if the sequence has changed since */
+    uint32_t n_after_call; /* 0 if the call contained no drafts, or if the sequence has changed after the call */
     uint16_t drafted_seq;
     int32_t *row_of; /* for each batch index of the last successful call, its row in `logits`, or -1. The array has
                            * n_batch entries */
