@@ -20,7 +20,8 @@ namespace {
 using part = answer_reading::part;
 
 constexpr size_t SHARE = 32;        /* an unfinished tool call is parsed again after it has grown by 1 / SHARE */
-constexpr size_t SHORT = 512;       /* in bytes; smaller tool calls are not shortened: it would save too little work */
+constexpr size_t SHORT = 512;       /* bytes. A smaller tool call is not shortened, because that would save too little
+                                     * work */
 constexpr size_t CLOSING_MAX = 96;  /* limit on the bytes that close a tool call */
 constexpr size_t ID_CHARACTERS = 9; /* length of the ids that llmd makes; some templates require 9 */
 constexpr size_t ID_BYTES_MAX = 64; /* limit on an id that a model has written */

@@ -65,8 +65,8 @@ struct answer_grammar {
     std::vector<std::string> markers; /* delimiters that end text, without their trailing blanks */
     call_marks marks;
 
-    /* Reads llm_prompt.syntax. Reading takes 17 ms if there are 60 tools, so the grammars of the last documents are kept
-     * (document_cache.h). Throws. */
+    /* Reads llm_prompt.syntax. Reading takes 17 ms if there are 60 tools, so the grammars of the most recent documents
+     * are kept (document_cache.h). Throws. */
     static std::shared_ptr<const answer_grammar> of(std::string_view document);
 };
 

@@ -15,8 +15,8 @@ using tags = common_chat_peg_builder;
 
 /* n arguments in any order take 2^n rules of about 120 bytes each, one rule for each set of missing arguments. A rule
  * for each order would take n! rules. If a tool has more than UNORDERED_MAX arguments, its optional arguments can come
- * anywhere, each any number of times. If more than UNORDERED_MAX arguments are required, the required arguments must
- * come in the order of the schema. */
+ * anywhere, and each can occur any number of times. If more than UNORDERED_MAX arguments are required, the required
+ * arguments must come in the order of the schema. */
 constexpr size_t UNORDERED_MAX = 6, ORDERS_MAX = 1024;
 
 /* Matches any argument name. Used if a grammar of the names that the schema allows would be too large. */

@@ -20,8 +20,8 @@
  * - calls without some of the required parameters,
  * - parameters that the schema does not declare.
  * If each parameter is between its own delimiters, a value that is neither JSON nor Python is a string. The values of
- * Gemma 4 and MiniMax M3 have a syntax of their own. These values are parsed as `parser` parses them. Each text in `heads` (call_head.h) begins a
- * tool call even in the middle of reasoning. */
+ * Gemma 4 and MiniMax M3 have a syntax of their own. These values are parsed as `parser` parses them. Each text in
+ * `heads` (call_head.h) begins a tool call even in the middle of reasoning. */
 common_json call_parser_for_reading(common_chat_format format, common_json parser,
                                     const std::vector<std::string> &heads);
 

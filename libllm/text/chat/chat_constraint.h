@@ -1,5 +1,5 @@
 /* chat_constraint.h: makes the JSON document with which the sampler constrains an answer (llm_prompt.constraint).
- * constraint/constraint.h parses the document. Used only in this folder. Pure. */
+ * constraint/constraint.h parses the document. Used only in this folder. Pure functions. */
 #ifndef LLM_CHAT_CONSTRAINT_H
 #define LLM_CHAT_CONSTRAINT_H
 

@@ -1,9 +1,10 @@
 /* chat_family.h: changes to conversations for certain families of models, before and after the template renders.
  *
  * llama.cpp makes the same changes in its functions that render a conversation. libllm cannot use these functions,
- * because it must know which parts of the text are the template's own: only those may become control tokens. So
+ * because it must know which parts of the text are the template's own. Only these parts may become control tokens. So
  * libllm renders conversations itself, and repeats the changes. tests/real_templates/test_prompts.py compares the
- * prompts with llama.cpp's prompts for every template that llama.cpp ships. Used only in this folder. Pure. */
+ * prompts with llama.cpp's prompts for every template that llama.cpp ships. Used only in this folder. Pure
+ * functions. */
 #ifndef LLM_CHAT_FAMILY_H
 #define LLM_CHAT_FAMILY_H
 

@@ -70,9 +70,9 @@ struct chat_wish {
  * continues. */
 extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
 
-/* The last documents that were made for answers of a form, and everything that they depend on beside the form. Making
- * them anew in each turn takes 2 ms with 60 tools. An answer that continues a message keeps none: its `opening` has the
- * whole text of this message, which can be long, and hardly ever comes again. */
+/* The most recent documents for an answer of a form, and their inputs other than the form. They are kept, because
+ * making them in each turn takes 2 ms with 60 tools. The documents of an answer that continues a message are not kept.
+ * Their `opening` has the whole text of this message, which can be long, and hardly ever comes again. */
 struct chat_documents {
     std::string opening; /* the end of the prompt */
     bool follows_thinking = false;
@@ -130,8 +130,8 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
  * prompt, as the beginning of an answer. Throws std::bad_alloc. */
 bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
 
-/* Making a form takes long, and agents send the same tools in every turn. So the last forms are kept, by chat_wish::key.
- * The key contains everything that decides the form, except the template. */
+/* Making a form takes long, and agents send the same tools in every turn. So the most recent forms are kept, with
+ * chat_wish::key as their key. The key contains everything that decides the form, except the template. */
 using chat_forms = document_cache<chat_form>;
 
 #endif

@@ -1,7 +1,7 @@
 /* chat_history.h: rewrites tool calls and their results in a conversation. Some templates cannot write tool calls,
  * refuse the ids of the calls, or refuse several calls in one message. A client sends the whole history in every turn.
  * Without these changes, a conversation that began with another model could be refused in every turn. Messages are as
- * in OpenAI's API, without markers. Used only in this folder. Pure. */
+ * in OpenAI's API, without markers. Used only in this folder. Pure functions. */
 #ifndef LLM_CHAT_HISTORY_H
 #define LLM_CHAT_HISTORY_H
 

@@ -1,4 +1,4 @@
-/* chat_messages.h: changes a conversation so that one template accepts it. Used only in this folder. Pure. */
+/* chat_messages.h: changes a conversation so that one template accepts it. Used only in this folder. Pure functions. */
 #ifndef LLM_CHAT_MESSAGES_H
 #define LLM_CHAT_MESSAGES_H
 

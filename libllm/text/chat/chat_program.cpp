@@ -148,8 +148,8 @@ void write(const jinja::value &result, chat_text *out)
     }
 }
 
-/* The outermost statements of a template, and the texts that they return. A template usually reads CHAT_ASKS only in its
- * last statement. The statements before it return the same texts with and without a generation prompt. */
+/* The outermost statements of a template, and the texts that they return. A template usually reads CHAT_ASKS only in
+ * its last statement. The statements before it return the same texts with and without a generation prompt. */
 class statements {
   public:
     statements(const jinja::program &program, jinja::context &context_) : body(program.body), context(context_)

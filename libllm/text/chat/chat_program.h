@@ -58,7 +58,7 @@ struct chat_rendering {
     const chat_request *request;
     const control_markers *markers;
     std::time_t now;
-    chat_given *given; /* the values of this request, or of no request yet */
+    chat_given *given; /* the values of this request. Empty before its first rendering */
 };
 
 /* Renders the first n messages, with a generation prompt if `asks`. Throws chat_limit and the exceptions of jinja. The

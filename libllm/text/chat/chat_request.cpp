@@ -277,8 +277,8 @@ common_json fit_tools(const common_json &tools)
     }
 }
 
-/* Returns the tools of this JSON text. Parsing 60 tools and changing them to OpenAI's format takes longer than rendering
- * the messages of a turn. So the tools of the last requests are kept. */
+/* Returns the tools of this JSON text. Parsing 60 tools and changing them to OpenAI's format takes longer than
+ * rendering the messages of a turn. So the tools of the most recent requests are kept. */
 std::shared_ptr<const chat_offer> offer_of(const std::string &text)
 {
     static document_cache<chat_offer> *const kept = new document_cache<chat_offer>;

@@ -74,8 +74,8 @@ struct chat_repair {
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
                                const control_markers &markers, const chat_repair &repair, typed_tools *typed);
 
-/* Returns the number of messages up to the answer whose tokens the session holds (chat_after.h). This answer has sentinel
- * 0. Returns 0 if the whole conversation is the prompt, or if no message has the sentinel. */
+/* Returns the number of messages up to the answer whose tokens the session holds (chat_after.h). This answer has
+ * sentinel 0. Returns 0 if the whole conversation is the prompt, or if no message has the sentinel. */
 size_t chat_messages_before_tail(const chat_request &request, const control_markers &markers);
 
 #endif

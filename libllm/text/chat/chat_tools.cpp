@@ -76,8 +76,8 @@ std::string set_types_of_member(common_json &member, bool are_by_name, shown_typ
 
 /* Sets the types of a schema and of all schemas inside it. Returns the schema's type, or "" if the type is unknown. An
  * unknown type is shown as "string", because a template that requires a type refuses a schema without one. Each schema
- * is visited once and not copied. A request can nest a hundred alternatives around a list of a megabyte. Copying at each
- * level would copy the list a hundred times. */
+ * is visited once and not copied. A request can nest a hundred alternatives around a list of a megabyte. Copying at
+ * each level would copy the list a hundred times. */
 std::string set_types(common_json &schema, shown_types types)
 {
     chat_budget::current().enter();

@@ -146,8 +146,9 @@ class constraint_reader {
     }
 };
 
-/* The key begins with the identity of the model, because a grammar can name tokens of the vocabulary. The copy gets the
- * address of its own model: the model of the kept constraint may be closed. */
+/* The key in the cache begins with the identity of the model, because a grammar can name tokens of the vocabulary. The
+ * copy of a kept constraint gets the address of the model `m`, because the model of the kept constraint may be closed
+ * by now. */
 std::unique_ptr<constraint> constraint::read(const model *m, const std::string &document)
 {
     static document_cache<constraint> *const kept = new document_cache<constraint>;
@@ -238,9 +239,10 @@ int32_t constraint::longest(const char *text, size_t n, size_t *n_bytes) const
     return best;
 }
 
-/* Returns the token that the model is guessed to write at the beginning of the text, and its length. This is usually the
- * longest token. Exception: of several blanks, tokenizers leave the last one to the word after them. The tokenizer itself
- * is not used, because some tokenizers treat the beginning of a text in a special way. */
+/* Returns a guess of the token with which the model begins to write this text, and the token's length. This is usually
+ * the longest token with which the text begins. Exception: of several blanks before a word, the last blank belongs to
+ * the token of the word. The tokenizer itself is not used, because some tokenizers treat the beginning of a text in a
+ * special way. */
 int32_t constraint::likely(const char *text, size_t n, size_t *n_bytes) const
 {
     const int32_t token = longest(text, n, n_bytes);

@@ -11,10 +11,10 @@
  *    `----(the grammar rejects it: not a trigger)---'
  *
  * A grammar that is not lazy is active from the first token on. Triggers are not searched for in reasoning, because the
- * model may mention a tool call there without making the call. It is slow to pass the trigger's tokens to the grammar,
- * so this is left to the next pick. Until then, the state is `begun`, and is_slow() returns true. So the next pick does
- * not run on the decode thread. While the grammar is active, most picks are quick. be_quick limits the others, which
- * are then repeated in another thread. */
+ * model may mention a tool call there without making the call. Passing the trigger's tokens to the grammar is slow, so
+ * the next pick does this. Until then, the state is `begun`, and is_slow() returns true. So the next pick does not run
+ * on the decode thread. While the grammar is active, most picks are quick. be_quick limits the time of slow picks,
+ * which are then repeated in another thread. */
 #ifndef LLM_CONSTRAINT_H
 #define LLM_CONSTRAINT_H
 
@@ -32,7 +32,7 @@
 class constraint {
   public:
     /* Throws grammar_fault if `document` is malformed or exceeds a limit. Reading a document with many tools takes
-     * milliseconds. So the last constraints are kept as they were read (document_cache.h), and an answer gets a copy. */
+     * milliseconds. So the most recent constraints are kept (document_cache.h), and each answer gets a copy. */
     static std::unique_ptr<constraint> read(const model *m, const std::string &document);
 
     /* Returns whether the next pick can take long even after be_quick. */
@@ -48,17 +48,18 @@ class constraint {
             walk->forget();
         }
     }
-    /* Limits the time of later calls, see grammar_walk.h. A call that exceeds the limit throws grammar_fault and changes
-     * nothing. */
+    /* Limits the time of later calls, see grammar_walk.h. A call that exceeds the limit throws grammar_fault and
+     * changes nothing. */
     void be_quick(bool is_quick)
     {
         if (walk) {
             walk->be_quick(is_quick);
         }
     }
-    /* Says that `guess` is not called for this answer. */
+    /* Called if `guess` will not be called for this answer. */
     void never_guess();
-    /* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote. */
+    /* Writes the next tokens, as far as the grammar allows only one continuation. Returns the number of these
+     * tokens. */
     size_t guess(int32_t *tokens, size_t n_max);
 
     /* Returns whether the grammar is active. If a trigger has been found (state `begun`), first passes the trigger's

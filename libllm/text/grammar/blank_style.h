@@ -1,6 +1,7 @@
-/* blank_style.h: remembers the blanks that an answer has written where its grammar leaves the choice, as in JSON. A model
- * keeps its style: it writes {"a": 1, "b": 2} or one member per line. So the blanks between two characters are guessed to
- * be those that stood there the last time. In a style with lines, the indentation follows the brackets. One object per
+/* blank_style.h: guesses the blanks (spaces, tabs, line ends) in structured output. In JSON, the grammar lets the model
+ * choose the blanks between two characters. A model keeps its style: it writes {"a": 1, "b": 2}, or one member per
+ * line. So this class remembers the blanks between each pair of characters, and guesses the same blanks when the pair
+ * occurs again. If the answer has one member per line, the guessed indentation follows the brackets. One object per
  * answer. */
 #ifndef LLM_BLANK_STYLE_H
 #define LLM_BLANK_STYLE_H
@@ -19,16 +20,18 @@ class blank_style {
         return character == ' ' || character == '\n' || character == '\t' || character == '\r';
     }
 
-    /* A position in an answer, or in a guess of how it goes on. Blanks are collected only up to a limit, so that the copy
-     * of a position is small. */
+    /* A position in an answer, or in a guess of its continuation. At most BLANKS_MAX + 1 blanks are stored, so that
+     * copies of a position are small. */
     struct position {
-        uint32_t last = 0; /* the last character that is no such blank */
-        std::string run;   /* the blanks after it; one more than BLANKS_MAX stands for all that are longer */
-        std::string line;  /* the end of line before the last member; empty if it did not begin on a line of its own */
-        std::string indent, unit; /* the indentation of that line, and of one more bracket */
+        uint32_t last = 0; /* the latest character that is not a blank between two parts of the answer */
+        std::string run;   /* the blanks after `last`. BLANKS_MAX + 1 blanks stand for any longer run */
+        std::string line;  /* the line end before the latest member or bracket; empty if that did not begin on a new
+                            * line */
+        std::string indent, unit; /* indentation of the line that follows `line`, and additional indentation inside one
+                                   * more bracket */
 
-        /* Advances by a character. `is_choice`: the grammar allows blanks before it, and it can be one of them. The
-         * blanks after a line's end are its indentation, whether or not other text could follow, too. */
+        /* Advances by a character. `is_choice` means that the grammar allows a blank at this position. Blanks after a
+         * line end are always stored, because they are the indentation of the new line. */
         void advance(uint32_t character, bool is_choice)
         {
             if (adds_blank(character, is_choice)) {
@@ -44,7 +47,8 @@ class blank_style {
             run.clear();
         }
 
-        /* Returns whether the character ends blanks that are remembered. */
+        /* Returns whether the character ends a place where blanks were allowed, and the blanks there are short enough
+         * to be remembered. */
         bool ends_gap(uint32_t character, bool is_choice) const
         {
             return !adds_blank(character, is_choice) && (is_choice || !run.empty()) && run.size() <= BLANKS_MAX;
@@ -76,7 +80,7 @@ class blank_style {
         }
     };
 
-    /* Adds a character of the answer, see position::advance. */
+    /* Adds a character of the answer. position::advance explains `is_choice`. */
     void add(uint32_t character, bool is_choice)
     {
         if (now.ends_gap(character, is_choice)) {
@@ -85,14 +89,15 @@ class blank_style {
         now.advance(character, is_choice);
     }
 
-    /* Returns the position after the characters of the answer so far. A guess of how it goes on advances a copy. */
+    /* Returns the position after the answer so far. The caller advances a copy of this position to guess the
+     * continuation. */
     const position &at_end() const
     {
         return now;
     }
 
-    /* Returns the next of the blanks that are guessed to stand before this character at the position `at`, or 0 if it
-     * follows at once. */
+    /* Returns the next blank that is guessed at the position `at` before the character `before`. Returns 0 if no
+     * further blank is guessed. */
     char next_blank(const position &at, uint32_t before) const
     {
         const std::string all = blanks(at, before);
@@ -118,8 +123,9 @@ class blank_style {
         return character == '}' || character == ']';
     }
 
-    /* Returns the blanks that are guessed to stand between the last character and this one. Before the first time, these
-     * are a blank after a colon or a comma. */
+    /* Returns all blanks that are guessed between the character at.last and the character `before`. If the answer has
+     * not had this pair yet, the guess comes from another pair that begins with at.last. If there is none, the guess is
+     * a single blank after a colon or a comma, and otherwise no blank. */
     std::string blanks(const position &at, uint32_t before) const
     {
         if (!at.line.empty() && at.can_begin_line(before)) {

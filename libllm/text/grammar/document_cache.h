@@ -28,7 +28,7 @@ template <typename T> class document_cache {
     }
 
     /* Does nothing with a document of more than DOCUMENT_BYTES_MAX bytes. Two threads can make an object of the same
-     * document at the same time. Then the cache has both for a while. */
+     * document at the same time. Then the cache keeps both objects until one of them is dropped. */
     void keep(std::string document, std::shared_ptr<const T> made)
     {
         if (document.size() > DOCUMENT_BYTES_MAX) {
@@ -44,8 +44,8 @@ template <typename T> class document_cache {
     }
 
   private:
-    /* Limits on the number of documents and on their bytes. An object takes up to 20 times the bytes of its document, so
-     * BYTES_MAX stands for at most 80 MB. Usual documents have 50 to 500 kB. */
+    /* Limits on the number of documents and on their bytes. An object takes up to 20 times the bytes of its document,
+     * so BYTES_MAX stands for at most 80 MB. Usual documents have 50 to 500 kB. */
     static constexpr size_t ENTRIES_MAX = 32, BYTES_MAX = 4 << 20, DOCUMENT_BYTES_MAX = 1 << 20;
 
     struct entry {

@@ -30,7 +30,7 @@
  * more than STACKS_KEPT stacks, PLACES_KEPT places or WAYS_KEPT ways.
  *
  * A caller for which other requests wait calls be_quick. Then a call ends with grammar_fault after a small part of this
- * work, and the walk stays as it is. The caller repeats the call without this limit in a thread for which no request
+ * work, and the walk stays unchanged. The caller repeats the call without this limit in a thread for which no request
  * waits. */
 #ifndef LLM_GRAMMAR_WALK_H
 #define LLM_GRAMMAR_WALK_H
@@ -69,8 +69,8 @@ class grammar_walk {
     /* Finds every token of the vocabulary that can come next. Tokens that end the answer are not included. */
     void find_allowed(uint32_t n_vocab, token_set &allowed);
 
-    /* Limits the later calls of `allows`, `find_allowed` and `guess` to a fraction of a millisecond, all together, until
-     * the limit is removed. A call that exceeds the limit throws grammar_fault. */
+    /* Limits the later calls of `allows`, `find_allowed` and `guess` to a fraction of a millisecond, all together,
+     * until the limit is removed. A call that exceeds the limit throws grammar_fault. */
     void be_quick(bool is_quick);
     /* Returns whether the grammar names tokens. The work of accepting such a token is not limited by be_quick. */
     bool names_tokens() const
@@ -78,14 +78,14 @@ class grammar_walk {
         return has_named;
     }
 
-    /* Says that the answer is not guessed from. Then the walk does not look at blanks when it accepts a token. */
+    /* Called if `guess` will not be called. Then `accept` does not record the style of blanks. */
     void never_guess()
     {
         style.reset();
     }
-    /* Guesses the text that comes next, as far as the grammar leaves one way to go on apart from blanks. For blanks
-     * that the grammar allows but does not require, the guess is the answer's own style so far (blank_style.h). The
-     * text has at most about n_bytes_max bytes. */
+    /* Returns the text that comes next, as far as the grammar allows only one continuation. Blanks that the grammar
+     * allows but does not require are guessed from the answer's own style (blank_style.h). The text has at most about
+     * n_bytes_max bytes. */
     std::string guess(size_t n_bytes_max);
 
   private:
@@ -108,10 +108,10 @@ class grammar_walk {
         place to = NONE; /* UNKNOWN if not computed yet */
         uint64_t ascii[2] = {0, 0};
     };
-    /* The one character that can follow a place, or blanks and then this character. */
+    /* The only character that can follow a place, possibly after blanks. */
     struct way_on {
-        uint32_t character = NONE; /* NONE: several can follow, or none. UNKNOWN if not computed yet */
-        bool has_blanks = false;   /* whether blanks can stand before the character */
+        uint32_t character = NONE; /* NONE if several characters can follow, or none. UNKNOWN if not computed yet */
+        bool has_blanks = false;   /* whether blanks can precede the character */
     };
     struct place_data {
         std::vector<uint32_t> stacks;    /* ascending numbers of stacks that have a character or token on top. Includes
@@ -149,7 +149,7 @@ class grammar_walk {
     bool has_named; /* whether an element of the grammar names a token */
     point now;
     std::optional<blank_style> style =
-        blank_style(); /* the blanks of the answer so far; none if it is not guessed from */
+        blank_style(); /* the style of the blanks in the answer so far. No value if `guess` will not be called */
 
     void begin_call();
     void spend(uint64_t n);

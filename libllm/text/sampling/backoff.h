@@ -1,6 +1,6 @@
-/* backoff.h: decides when to repeat an attempt that usually takes too long. After a failure, none is made for the next 8
- * tokens, and for twice as many each time until an attempt succeeds. Otherwise a grammar that is always slow would cost
- * the limit of an attempt for each token. Owned by a sampler. */
+/* backoff.h: decides when to repeat a kind of attempt that often takes too long. After a failed attempt, no attempt is
+ * made for the next 8 tokens. Each further failure doubles this number, until an attempt succeeds. Otherwise, with a
+ * grammar that is always slow, every token would cost the time limit of a failed attempt. Owned by a sampler. */
 #ifndef LLM_BACKOFF_H
 #define LLM_BACKOFF_H
 
@@ -24,7 +24,8 @@ class backoff {
     }
 
   private:
-    uint32_t length = 0, n_left = 0; /* tokens without attempts: after the last failure, and how many are left */
+    uint32_t length = 0, n_left = 0; /* tokens without attempts: their number after the latest failure, and how many of
+                                      * them are left */
 };
 
 #endif

@@ -7,7 +7,7 @@
 
 struct model;
 
-/* Returns the tokens that end an answer. Keeps the list of the model that was used last. Searching the vocabulary for
+/* Returns the tokens that end an answer. Keeps the list of the most recently used model. Searching the vocabulary for
  * each request with ignore_end would take too long. Called by any thread. */
 std::vector<int32_t> end_tokens(const model *m);
 

@@ -1,5 +1,5 @@
 /* lanes.h: passes over the logits of a whole vocabulary. Compilers can use vector instructions for this code. Used by
- * sampler.cpp and logprobs.cpp. Pure.
+ * sampler.cpp and logprobs.cpp. Pure functions.
  *
  * In a step of 16 decoding requests, 16 times 151,936 logits are examined while all these requests wait. So the first
  * pass finds the largest logit of each block of 64, and later passes skip the blocks whose largest logit is too small.

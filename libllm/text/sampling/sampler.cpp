@@ -1,8 +1,8 @@
 /* sampler.cpp: the default samplers in llama-server's order: biases, penalties, top_k, top_p, min_p, temperature, draw.
  * These samplers work on the plain logits in vector passes (lanes.h). llama.cpp makes and sorts a record for each of
  * 150,000 tokens, which costs milliseconds per token and request while all other requests wait. llama.cpp's other
- * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers are slow, and so are a few picks under a constraint
- * (constraint.h). The caller can run these in another thread (sampler_next_quick).
+ * samplers are used unchanged (sampler_chain.h). llama.cpp's samplers are slow, and so are a few picks under a
+ * constraint (constraint.h). The caller can run slow picks in another thread (sampler_next_quick).
  *
  * The same seed must give the same tokens, so candidates have a fixed order, and sums are added in a fixed order. */
 #include "text/sampling/sampler.h"
@@ -91,8 +91,9 @@ struct sampler {
     std::unique_ptr<constraint> form;
     bool no_guesses = false;
     token_set allowed;
-    backoff picks, guesses;       /* of sampler_next_quick and sampler_guess */
-    std::optional<int32_t> drawn; /* the token that a pick has drawn as if there were no grammar, until the pick ends */
+    backoff picks, guesses;       /* `picks` belongs to sampler_next_quick, `guesses` to sampler_guess */
+    std::optional<int32_t> drawn; /* the token that a pick has drawn without looking at the grammar. Kept until the pick
+                                   * ends */
 
     sampler(const model *of, const llm_sampling &s)
         : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1), random(generator_seed(s.seed)),
@@ -384,8 +385,8 @@ void restore(sampler *s, float *logits)
 
 /* Picks as if there were no grammar, and checks only the picked token, which costs microseconds. Usually the grammar
  * allows this token. Otherwise all tokens are checked, and the pick is repeated among the allowed tokens, as in
- * llama.cpp. A check can end the pick (constraint::be_quick). Then the next pick goes on with the token that this one has
- * drawn: to draw again would change the random numbers, and thus the answer. */
+ * llama.cpp. If the check takes too long, it ends the pick (constraint::be_quick). The next pick then continues with
+ * the token that this pick has drawn. Drawing a second time would change the random numbers, and thus the answer. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
     constraint *form = s->form.get();

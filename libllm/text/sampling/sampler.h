@@ -58,10 +58,10 @@ int sampler_pick(sampler *s, float *logits, int32_t *token);
  * malformed, too large, or allows no token. */
 int sampler_next(sampler *s, float *logits, int32_t *token);
 
-/* Does the same as sampler_next if that takes at most a fraction of a millisecond. Returns false otherwise. Then no token
- * was picked, and sampler_next must be called with the same logits. It should run in a thread for which no other request
- * waits, since it can take long, for example 100 ms or a second. The token does not depend on which function picks. Where
- * picks take long, the function returns false at once for some of the next tokens. */
+/* Does the same as sampler_next if that takes at most a fraction of a millisecond. Returns false otherwise. Then no
+ * token was picked, and sampler_next must be called with the same logits. sampler_next should run in a thread for which
+ * no other request waits, because it can take long, for example 100 ms or a second. Both functions pick the same token.
+ * After a slow pick, sampler_next_quick returns false at once for some of the next tokens (backoff.h). */
 bool sampler_next_quick(sampler *s, float *logits, int *status, int32_t *token);
 
 /* Returns whether sampler_next_quick will certainly return false. */
@@ -70,7 +70,8 @@ bool sampler_is_slow(const sampler *s);
 /* Returns whether picks check a constraint, which takes longer than other picks. */
 bool sampler_is_constrained(const sampler *s);
 
-/* Guesses the next tokens where the grammar leaves only one way to go on. Returns how many it wrote, at most n_max. */
+/* Writes the next tokens, as far as the grammar allows only one continuation. Returns the number of these tokens, at
+ * most n_max. */
 uint32_t sampler_guess(sampler *s, int32_t *tokens, uint32_t n_max);
 
 /* Returns whether the token ends the answer. Such a token is not part of the text. */

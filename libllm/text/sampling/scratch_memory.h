@@ -1,5 +1,5 @@
-/* scratch_memory.h: memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not to
- * the sampler. So the memory stays in the processor's cache when the thread samples for many requests. */
+/* scratch_memory.h: memory for one number per token, or per block (lanes.h). The memory belongs to the thread and not
+ * to the sampler. So the memory stays in the processor's cache when the thread samples for many requests. */
 #ifndef LLM_SCRATCH_MEMORY_H
 #define LLM_SCRATCH_MEMORY_H
 

@@ -14,20 +14,22 @@ using jinja::statement_ptr;
 using jinja::value;
 
 /* Limit on the outcomes of a request. An outcome takes less than 150 bytes, and 32 bytes for each assignment, so all of
- * them take less than 11 MB. An outcome also keeps its item and the assigned values alive until the request ends. Values
- * that the template made were charged to the budget (chat_operation_insert). */
+ * them take less than 11 MB. An outcome also keeps its item and the assigned values alive until the request ends.
+ * Values that the template made were charged to the budget (chat_operation_insert). */
 constexpr size_t OUTCOMES_MAX = 16384;
 
-/* Limits on the assignments in the body of a loop, and on the different variables that it reads. For each of them, a
- * variable is looked up when the loop begins, and the budget is not charged for that. */
+/* Limits on the assignments in the body of a loop, and on the different variables that the body reads. The limits are
+ * low, because the loop looks up a variable for each of them when it begins, and does not charge these look-ups to the
+ * budget. */
 constexpr size_t ASSIGNMENTS_MAX = 16, VARIABLES_MAX = 16;
 
-/* Limit on the members of an object that a kept iteration changes. The cost of setting a member grows with each 64
- * members (chat_operation_insert). An object below the limit has fewer than 64 members after one iteration, too, so the
- * cost is the same for all such objects. */
+/* Limit on the members of an object that a kept iteration changes. The cost of setting a member grows with every 64
+ * members of the object (chat_operation_insert). An object below this limit still has fewer than 64 members after one
+ * more iteration. So the cost is the same for all such objects. */
 constexpr size_t MEMBERS_MAX = 32;
 
-constexpr uint16_t WHOLE = jinja::VALUE_INT | jinja::VALUE_BOOL; /* kinds of values whose val_int says everything */
+constexpr uint16_t WHOLE = jinja::VALUE_INT | jinja::VALUE_BOOL; /* kinds of values that val_int represents
+                                                                  * completely */
 constexpr uint16_t PLAIN = WHOLE | jinja::VALUE_NONE | jinja::VALUE_FLOAT | jinja::VALUE_STRING;
 
 const char *const COMPARISONS[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
@@ -39,13 +41,14 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
     return std::find(std::begin(table), std::end(table), name) != std::end(table);
 }
 
-/* `loop` is another object in each loop. Each reading of CHAT_ASKS is counted (chat_trace.h). */
+/* Variables that a kept iteration must not read. `loop` is a different object in each loop. Each reading of CHAT_ASKS
+ * must be counted (chat_trace.h). */
 bool is_special(const std::string &name)
 {
     return name == "loop" || name == CHAT_ASKS;
 }
 
-/* ---- the syntax of a loop ----------------------------------------------------------------------------------------- */
+/* ---- the syntax of a loop ------------------------------------------------------------------------------------- */
 
 /* Examines the body of a loop. Functions return false if an iteration can depend on more than its item and on the
  * variables in out->variables, or can do more than set members of the objects in out->targets. */
@@ -83,9 +86,9 @@ class examination {
         return out->targets.size() <= ASSIGNMENTS_MAX;
     }
 
-    /* An expression of this kind changes nothing. Its value is a part of the item, the value of a variable, or a number or
-     * boolean. It is no new text, because an assignment that is repeated sets the same value again, and `is sameas` can
-     * tell a text from an equal text. */
+    /* An expression of this kind changes nothing. Its value is a part of the item, the value of a variable, or a number
+     * or boolean. The value must not be a new text. A repeated assignment sets the same value again, and `is sameas`
+     * can distinguish a text from an equal new text. */
     bool is_of_item(const statement_ptr &node)
     {
         if (const auto *name = cast_stmt<jinja::identifier>(node)) {
@@ -177,7 +180,7 @@ chat_outcomes::loop examined(const jinja::for_statement &node)
     return out;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------ */
+/* ---- running -------------------------------------------------------------------------------------------------- */
 
 bool has_kind(const value &one, uint16_t kinds)
 {
@@ -193,7 +196,7 @@ bool is_same(const value &one, const value &other)
 }
 
 /* Drops the outcomes if the variables that the body reads have other values than before. Returns false if a value is
- * not plain. So no variable is an object whose members the body sets. */
+ * not plain (a list or an object). Otherwise a variable could be an object whose members the body sets. */
 bool has_values(chat_outcomes::loop *loop, const context &ctx)
 {
     std::vector<value> values;
@@ -229,7 +232,8 @@ bool is_ready(chat_outcomes::loop *loop, const context &ctx)
                        [&](const std::string *name) { return can_change(ctx.find_val(*name)); });
 }
 
-thread_local std::vector<chat_outcomes::write> *writes_of_thread; /* of the iteration whose outcome will be kept */
+thread_local std::vector<chat_outcomes::write> *writes_of_thread; /* the assignments of the running iteration, if its
+                                                                   * outcome will be kept */
 
 class loop_run {
   public:
@@ -258,9 +262,9 @@ class loop_run {
     }
 
   private:
-    /* Does what the iteration did before. Returns false if that is not known, or costs more than the rest of the
-     * budget. Then the iteration has to run, and stops where the budget ends. The costs are added up, because the
-     * budget looks at the clock when it is charged. */
+    /* Repeats the known outcome of an iteration with this item. Returns false if the outcome is not known, or costs
+     * more than the rest of the budget. Then the iteration has to run, and stops where the budget ends. The costs are
+     * added up and charged later, because each charge may read the clock, which takes time. */
     bool repeat(const value &one)
     {
         const auto found = loop->outcomes.find(one.get());
@@ -323,7 +327,7 @@ class loop_run {
     chat_outcomes *all;
     chat_outcomes::loop *loop;
     context scope;
-    chat_cost owed; /* what the repeated iterations cost, and was not charged yet */
+    chat_cost owed; /* cost of the repeated iterations that has not been charged yet */
     std::vector<value> results;
 };
 

@@ -36,8 +36,9 @@ class chat_outcomes {
         std::vector<write> writes;
     };
     struct loop {
-        bool has_plan = false;             /* the syntax qualifies */
-        const std::string *list = nullptr; /* variable with the list, or with the list of which a slice is taken */
+        bool has_plan = false;             /* the syntax allows to keep outcomes */
+        const std::string *list = nullptr; /* variable with the list over which the loop runs, or with the list of its
+                                            * slice */
         std::vector<const std::string *> variables; /* variables that the body reads, such as `true` */
         std::vector<jinja::value> values;           /* the values of these variables when the outcomes were kept */
         std::vector<const std::string *> targets;   /* variables whose members the body sets */
@@ -55,9 +56,9 @@ class chat_outcomes {
 
     loop &of(const jinja::for_statement &node);
 
-    uint64_t n_repeated = 0; /* how many iterations did not run, because their outcomes were known. Tests read this */
+    uint64_t n_repeated = 0; /* number of iterations that did not run, because their outcomes were known. For tests */
 
-    size_t size() const /* returns how many outcomes were kept, with those that were dropped later */
+    size_t size() const /* returns how many outcomes were kept, including outcomes that were dropped later */
     {
         return n_outcomes;
     }
@@ -68,7 +69,7 @@ class chat_outcomes {
   private:
     std::unordered_map<const jinja::for_statement *, loop> loops;
     size_t n_outcomes = 0;
-    uint64_t n_given_changes = 0; /* chat_trace::n_given_changes at the begin of the rendering */
+    uint64_t n_given_changes = 0; /* value of chat_trace::n_given_changes when the rendering began */
 };
 
 /* Runs a loop, and returns the text that the loop writes. Throws what llama.cpp's code throws. */

@@ -1,6 +1,7 @@
 /* chat_trace.h: counts what a template does while it runs, per thread. The counts show what two renderings of the
- * same request have in common (chat_program_render): the beginning of the text, and the values of messages and tools. The guarded nodes
- * (chat_guard.h) count. A rendering compares the counts before and after a statement. */
+ * same request have in common (chat_program_render): the beginning of the text, and the values of messages and tools.
+ * The guarded nodes (chat_guard.h) increase the counts. A rendering compares the counts before and after a
+ * statement. */
 #ifndef LLM_CHAT_TRACE_H
 #define LLM_CHAT_TRACE_H
 
