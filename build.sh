@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one door to building, running and testing llmd. One function per verb; `./build.sh --help` teaches.
+# Builds, runs and tests llmd. Each verb has a function verb_NAME. `./build.sh --help` explains the verbs.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -7,11 +7,12 @@ BUILD=$ROOT/build
 LOGS=$BUILD/log
 PYTHON_ENV=$ROOT/.venv
 PACKAGE=$ROOT/daemon/llmd
-CXX_ASKED=${CXX:-} # for; else nvcc picks what it works with
+CXX_ASKED=${CXX:-} # the compiler that the user has set. Otherwise nvcc chooses one that it supports
 CC=${CC:-$(command -v gcc || command -v cc || true)}
 CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
 
-# The user may have the environment's bin on the PATH, but an environment cannot be made with its own interpreter.
+# Removes the environment's bin from the PATH, where users of llmctl may have put it. Otherwise the environment would be
+# made with its own Python, which is impossible.
 PATH=:$PATH:
 while [[ $PATH == *":$PYTHON_ENV/bin:"* ]]; do
     PATH=${PATH/":$PYTHON_ENV/bin:"/:}
@@ -22,7 +23,8 @@ PATH=${PATH%:}
 # A failed assertion inside llama.cpp must not start a debugger.
 export GGML_NO_BACKTRACE=1
 
-# A build for fewer instructions has a folder of its own, which the package then loads.
+# A build for a processor with fewer instructions has a folder of its own. This variable makes the Python package load
+# the library from there.
 [ -z "${LLMD_CPU_FEATURES:-}" ] || export LLMD_LIBLLM_VARIANT=${LLMD_LIBLLM_VARIANT:-native-$LLMD_CPU_FEATURES}
 
 usage() {
@@ -89,7 +91,8 @@ die() {
 
 hash_of() { sha256sum | cut -c1-16; }
 
-# stage TITLE COMMAND...: one line, a log, the log's tail when it fails, a sign of life when it takes long.
+# stage TITLE COMMAND...: runs the command with its output in a log file. Prints the title, a line from time to time
+# while the command runs, and the end of the log if the command fails.
 stage() {
     local title=$1 log ticker status
     shift
@@ -97,7 +100,8 @@ stage() {
     log=$LOGS/$(tr -cs 'a-zA-Z0-9.' '-' <<<"${title%%:*}")
     log=${log%-}.log
     say "$title"
-    stage_ticker "$log" "$$" 7>&- & # or its sleep would hold the lock of `locked` when we are done
+    # Closes descriptor 7. Otherwise the ticker's sleep would keep the lock of `locked` after the end of build.sh.
+    stage_ticker "$log" "$$" 7>&- &
     ticker=$!
     set +e
     (
@@ -124,7 +128,8 @@ stage_ticker() {
     done
 }
 
-# once NAME HASH TITLE COMMAND...: runs the stage unless it last succeeded with the same HASH.
+# once STAMP HASH TITLE COMMAND...: runs the stage, unless its most recent success had the same HASH. The file STAMP
+# keeps the hash.
 once() {
     local stamp=$1 hash=$2
     shift 2
@@ -137,7 +142,7 @@ once() {
 
 # --- prerequisites ---------------------------------------------------------------------------------------------------
 
-# Prints the interpreter that PYTHON names, or else the first of version 3.11 or later. Prints nothing if none is found.
+# Prints the interpreter that the variable PYTHON names, or the first suitable one. Prints nothing if there is none.
 find_python() {
     local candidate
     for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11; do
@@ -149,7 +154,7 @@ find_python() {
     done
 }
 
-# find_compiler VARIABLE PACKAGE...: the packages to install when the variable is empty, as no compiler was found.
+# find_compiler VARIABLE PACKAGE...: prints the packages to install if VARIABLE is empty, because no compiler was found.
 find_compiler() {
     if [ -z "${!1}" ]; then
         echo "${@:2}"
@@ -160,7 +165,7 @@ find_compiler() {
 
 missing_packages() {
     local python
-    python=$(find_python) || exit 1 # it has said why
+    python=$(find_python) || exit 1 # find_python has printed the reason
     if [ -z "$python" ]; then
         echo python3 python3-venv python3-dev
     else
@@ -190,7 +195,7 @@ default_jobs() {
 
 # --- the private environment -----------------------------------------------------------------------------------------
 
-# setup_environment runtime|test: the environment with the pinned packages of that set.
+# setup_environment runtime|test: makes the Python environment, with the pinned packages of this set.
 setup_environment() {
     local set=$1
     require_prerequisites
@@ -200,7 +205,7 @@ setup_environment() {
     setup_cmake
 }
 
-# environment_once PYTHON TITLE: PYTHON_ENV made with this interpreter.
+# environment_once PYTHON TITLE: makes the Python environment PYTHON_ENV with this interpreter, unless it exists.
 environment_once() {
     local identity
     identity=$("$1" -c 'import sys; print(sys.version, sys.prefix)' | cat - <(echo "$ROOT") | hash_of)
@@ -218,7 +223,7 @@ requirements_install() {
         "$PYTHON_ENV/bin/python" -m pip install --disable-pip-version-check --require-hashes -r "$file"
 }
 
-# The system's cmake and ninja when they will do, else pinned ones in the environment.
+# Uses the system's cmake and ninja if they are new enough. Otherwise installs pinned versions in the environment.
 setup_cmake() {
     CMAKE=$(command -v cmake || true)
     NINJA=$(command -v ninja || command -v ninja-build || true)
@@ -240,8 +245,8 @@ package_identity() { cat "$ROOT"/{setup.cfg,setup.py,pyproject.toml} "$PACKAGE/_
 
 # --- the native library ----------------------------------------------------------------------------------------------
 
-# native_build NAME LLAMA_VARIANT TARGETS [cmake arguments]: libllm in build/NAME against the llama.cpp build
-# LLAMA_VARIANT. The target `package` is what Python loads; `all` adds the test and measuring programs.
+# native_build NAME LLAMA_VARIANT TARGETS [cmake arguments]: builds libllm in build/NAME, with the llama.cpp build
+# LLAMA_VARIANT. The target `package` has the files that Python loads. `all` adds the programs for tests and benchmarks.
 native_build() {
     local name=$1 llama=$2 targets=$3
     shift 3
@@ -261,8 +266,8 @@ native_configure() {
     "$CMAKE" "$@"
 }
 
-# Puts the library and its Python module where the package looks for VARIANT. Files are replaced by rename: a running
-# daemon keeps the ones it has mapped.
+# Copies the library and its Python module to the folder in which the Python package looks for VARIANT. Files are
+# replaced by rename, so a running daemon keeps its old files.
 native_install() {
     local from=$BUILD/$1/package to=$PACKAGE/_native/$2 file
     mkdir -p "$to"
@@ -276,7 +281,7 @@ native_install() {
     done
 }
 
-# setup_native package|all: the library that the package loads. A stamp records what the library was built from.
+# setup_native package|all: builds and installs the library, unless the stamp shows that nothing has changed.
 setup_native() {
     local name identity stamp
     name=$(native_name)
@@ -290,12 +295,12 @@ setup_native() {
 
 native_name() { [ -z "${LLMD_PORTABLE:-}" ] && native_folder || echo portable; }
 
-# Where the package looks for it. A portable build replaces the native one.
+# The folder in which the Python package looks for the library. A portable build replaces the native one.
 native_folder() { echo "native${LLMD_CPU_FEATURES:+-$LLMD_CPU_FEATURES}"; }
 
 native_stamp() { echo "$PACKAGE/_native/.stamp${LLMD_CPU_FEATURES:+-$LLMD_CPU_FEATURES}"; }
 
-# All that decides what the library is: its sources, llama.cpp, compilers, processor, settings.
+# Prints a hash of everything on which the library depends: its sources, llama.cpp, compilers, processor and settings.
 native_identity() {
     {
         llama_plan "$(native_name)"
@@ -305,7 +310,8 @@ native_identity() {
     } | hash_of
 }
 
-# setup_exact [PROCESSOR]: the build in which any batching gives the same bits, for this processor or another.
+# setup_exact [PROCESSOR]: makes the exact build, in which results have the same bits in any batch. By default for this
+# processor.
 setup_exact() {
     local name=exact${1:+-$1}
     native_build "$name" "$name" "package logits_probe test_model_llama test_model_llama_mixed test_model_llama_state test_engine_drafts"
@@ -314,8 +320,8 @@ setup_exact() {
 
 # --- C tests ---------------------------------------------------------------------------------------------------------
 
-# run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: every test program, C_TEST_JOBS at a time and one
-# line each; fails when one fails. Most programs have one busy thread: one at a time, they leave all other cores idle.
+# run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: runs the test programs, C_TEST_JOBS at a
+# time, because most programs use only one core. Prints a line for each. Fails if a program fails.
 run_c_tests() {
     local directory=$1 jobs=${C_TEST_JOBS:-${LLMD_JOBS:-$(default_jobs)}} program results passed failed without=" " only=" "
     shift
@@ -327,7 +333,8 @@ run_c_tests() {
     results=$LOGS/$(basename "$directory")-tests.results
     : >"$results"
     for program in "$directory"/tests/test_*; do
-        [ -x "$program" ] && [ -e "$ROOT/tests/c/${program##*/}.c" ] || continue # a deleted test leaves its program
+        # Skips programs whose source was deleted.
+        [ -x "$program" ] && [ -e "$ROOT/tests/c/${program##*/}.c" ] || continue
         [[ $only == " " || $only == *" ${program##*/} "* ]] || continue
         if [[ $without == *" ${program##*/} "* ]]; then
             say "  left out: ${program##*/} ($(basename "$directory"))"
@@ -343,7 +350,8 @@ run_c_tests() {
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
 }
 
-# run_c_test PROGRAM [wrapper]: prints `passed` or `FAILED` and the program; says it, with the log's tail when it failed.
+# run_c_test PROGRAM [wrapper]: runs one program. Prints `passed` or `FAILED` with its name to standard output, and a
+# line for the user, with the end of the log if it failed.
 run_c_test() {
     local program=$1 variant log result=passed
     shift
@@ -358,7 +366,7 @@ run_c_test() {
     fi
 }
 
-# run_quantized_tests DIRECTORY: what a model remembers, with quantized keys and values.
+# run_quantized_tests DIRECTORY: runs the tests of models' states with quantized keys and values.
 run_quantized_tests() {
     local -a only
     read -r -d '' -a only < <(printf -- '--only %s\n' "${KV_TESTS[@]}") || true
@@ -368,12 +376,13 @@ run_quantized_tests() {
 KV_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_model_llama_pages test_model_llama_shared test_pool)
 DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_pool test_offload test_device_full)
 
-# run_device_tests DIRECTORY DEVICE: what a model remembers, with all layers on the device whose name has this part.
+# run_device_tests DIRECTORY DEVICE: runs the tests of models' states with all layers on a device. DEVICE is a part of
+# the device's name.
 run_device_tests() {
     local -a only
     read -r -d '' -a only < <(printf -- '--only %s\n' "${DEVICE_TESTS[@]}") || true
-    # A device of software takes minutes to compile its shaders, for each program and class. One at a time: they would fight
-    # for the device's memory.
+    # A software device takes minutes to compile its shaders, for each program and kind of memory. Programs run one at a
+    # time, because together they could exceed the device's memory.
     C_TEST_JOBS=1 C_TEST_SECONDS=3600 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
 }
 
@@ -385,7 +394,8 @@ sanitizer_build() {
 
 # --- one at a time ---------------------------------------------------------------------------------------------------
 
-# Two build.sh in one checkout must not build into the same directories; what they start afterwards may run side by side.
+# Two build.sh in one checkout must not build at the same time, because they share directories. The programs that they
+# start after the build can run at the same time.
 locked() {
     mkdir -p "$BUILD"
     (
@@ -399,7 +409,7 @@ locked() {
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
-# What is set up already does not wait for what another build.sh builds in this checkout.
+# If everything is set up, this does not wait for another build.sh that is building in this checkout.
 verb_setup() { is_set_up || locked prepare_serve; }
 
 is_set_up() {
@@ -416,7 +426,7 @@ prepare_serve() {
     has_models || setup_models
 }
 
-# Without its embedded model, a checkout serves a generated one.
+# Whether the checkout contains a model. Without one, a tiny generated model is served.
 has_models() { compgen -G "$PACKAGE/data/*.gguf" >/dev/null; }
 
 verb_serve() {
@@ -424,7 +434,7 @@ verb_serve() {
     exec "$PYTHON_ENV/bin/llmd" "$@"
 }
 
-# The tiny generated models that tests load; the generator decides what is stale.
+# Generates the tiny models that tests load. The generator finds out which models are outdated.
 setup_models() {
     local hash
     [ -d "$ROOT/tools/tiny_models" ] || return 0
@@ -435,7 +445,8 @@ setup_models() {
 
 in_root() { (cd "$ROOT" && "$@"); }
 
-# Tests read the published source: templates, defaults, tokenizers. The builds may have come from the cache without it.
+# Tests read templates, defaults and tokenizers from llama.cpp's original source. If the builds came from the cache, the
+# source may be missing.
 link_llama_source() {
     llama_source
     ln -sfn "$LLAMA_ORIGINAL" "$BUILD/llama.cpp"
@@ -444,7 +455,7 @@ link_llama_source() {
 prepare_test() {
     setup_environment test
     setup_native all
-    # shellcheck disable=SC2086  # one, or none
+    # shellcheck disable=SC2086  # no argument, or one
     setup_exact ${LLMD_CPU_FEATURES:-}
     setup_package
     setup_models
@@ -484,10 +495,11 @@ verb_test() {
     in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest $([ -n "$device" ] || side_by_side) "$@"
 }
 
-# Options of pytest: as many processes as compile at once, each with whole files of tests. They would fight for a device's memory.
+# Prints pytest's options for parallel tests: the number of processes is that of compilers, and each process runs whole
+# files. Not used with a device, whose memory would be too small for several processes.
 side_by_side() { echo --numprocesses "${LLMD_JOBS:-$(default_jobs)}" --dist loadfile; }
 
-# A part of the name of the GPU that is built for; nothing: the CPU is all there is.
+# Prints a part of the name of the GPU for which the build is. Prints nothing for a CPU build.
 test_device() {
     case $(llama_backend native) in
     cuda) ! cuda_driver_is_there || echo CUDA ;;
@@ -496,13 +508,14 @@ test_device() {
     esac
 }
 
-# Slow but right, on any machine: the device computes on the CPU, and has memory that host code cannot reach.
+# Tests the Vulkan backend on any machine, with a software device. This is slow, but finds the same errors: the device's
+# memory is separate from host memory.
 verb_test_vulkan() {
     vulkan_require test-vulkan lavapipe
     locked prepare_vulkan
     local -x VK_DRIVER_FILES VK_ICD_FILENAMES GGML_VK_VISIBLE_DEVICES=0 LLMD_TEST_DEVICE=llvmpipe LLMD_LIBLLM_VARIANT=vulkan
     VK_DRIVER_FILES=$(vulkan_lavapipe)
-    VK_ICD_FILENAMES=$VK_DRIVER_FILES # its name before Vulkan 1.3.207
+    VK_ICD_FILENAMES=$VK_DRIVER_FILES # name of the variable before Vulkan 1.3.207
     run_device_tests "$BUILD/vulkan" llvmpipe
     in_root "$PYTHON_ENV/bin/python" -m pytest tests/live -k 'not to_the_bit' --timeout 900 "$@"
 }
@@ -515,7 +528,8 @@ prepare_vulkan() {
     setup_models
 }
 
-# A processor with fewer instructions rounds sums in another order: what is equal to the bit on one need not be on another.
+# Processors with fewer instructions add up numbers in another order, and round differently. So bit-exact results must
+# be tested for each kind of processor.
 verb_test_processors() {
     local processor
     locked prepare_processors
@@ -529,8 +543,8 @@ verb_test_processors() {
     done
 }
 
-# The C tests for another architecture, with Debian's cross compiler and its libraries. No Python there: the daemon itself is
-# what test-wheel tries.
+# Runs the C tests for another architecture, with Debian's cross compiler and libraries and an emulator. The daemon
+# is not tested, because Python for this architecture is not available here. test-wheel tests it.
 verb_test_aarch64() {
     local emulator=(qemu-aarch64-static -cpu max -L /usr/aarch64-linux-gnu) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ only=() name
     { command -v "$CC" && command -v "$CXX" && command -v "${emulator[0]}"; } >/dev/null ||
@@ -540,11 +554,11 @@ verb_test_aarch64() {
     C_TEST_SECONDS=3600 run_c_tests "$BUILD/native-aarch64" "${only[@]}" "${emulator[@]}"
 }
 
-# prepare_aarch64 PROGRAMS: the programs are one word for native_build.
+# prepare_aarch64 PROGRAMS: PROGRAMS is one argument with all names.
 prepare_aarch64() {
     setup_environment test
     setup_models
-    # When cmake builds for another architecture, it does not look for Python's headers.
+    # The headers are given here, because cmake does not look for Python's headers in a build for another architecture.
     # shellcheck disable=SC2046  # options
     LLMD_BACKEND=cpu native_build native-aarch64 native-aarch64 "$1" $(wheel_flags aarch64) \
         "-DPython_INCLUDE_DIR=$("$PYTHON_ENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
@@ -561,9 +575,9 @@ prepare_processors() {
     done
 }
 
-# The oldest packages that a wheel may meet, in an environment of their own, with the library that is built anyway.
-# Left out: what needs packages that only develop or generate, or a native test program, and what tests no package (llmctl,
-# libllm, the sources).
+# Runs the tests with the oldest versions of the packages that a wheel allows, in a separate environment. Three kinds of
+# tests are left out: tests that need packages for development, tests that need a native test program, and tests of code
+# that uses no package (llmctl, libllm, the sources).
 verb_test_lowest() {
     locked prepare_lowest
     local left_out=(
@@ -627,15 +641,16 @@ c_sources() {
 
 verb_asan() {
     locked sanitizer_build asan address,undefined
-    # test_answer_cost takes minutes, and runs no code that test_answer_parser does not run.
+    # test_answer_cost takes minutes, and runs the same code as test_answer_parser.
     C_TEST_SECONDS=1800 ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 \
         run_c_tests "$BUILD/asan" --without test_answer_cost
 }
 
-# Address randomization of recent kernels confuses the older thread sanitizers; setarch switches it off.
+# Older thread sanitizers fail with the address randomization of recent kernels. setarch turns it off.
 verb_tsan() {
     locked sanitizer_build tsan thread
-    # One thread works at a time in these, and they are long; a template that recurses fills 15 GB of the sanitizer's own.
+    # These tests are long and have no concurrent threads, so they are left out. In one of them, a recursive template
+    # makes the sanitizer use 15 GB of memory.
     local -a one_thread=(
         --without test_chat_hostile --without test_pattern_split --without test_tokenizer
         --without test_answer_parser --without test_answer_cost --without test_sampler_reference
@@ -660,7 +675,9 @@ verb_fuzz() {
         [ -x "$program" ] || die "no fuzzer $name; there are: $(cd "$BUILD/fuzz/fuzz" && echo fuzz_*)"
         say "fuzzing $name for $seconds s"
         corpus=$BUILD/fuzz/corpus/$name
-        mkdir -p "$corpus" # what libFuzzer found is where it goes on; there are no seeds, the fuzzers make valid inputs
+        # libFuzzer continues with the inputs that it found earlier. It needs no other seeds, because the fuzzers make valid
+        # inputs.
+        mkdir -p "$corpus"
         (cd "$BUILD/fuzz" && "$program" -max_total_time="$seconds" "$corpus")
     done
 }
@@ -680,7 +697,8 @@ verb_test_clients() {
     in_root "$PYTHON_ENV/bin/python" -m tests.clients "$@"
 }
 
-# The browser is the system's. Its driver comes in an environment of its own: installed in .venv, it would change what mypy knows.
+# Uses the system's browser. The Python package that controls the browser is in a separate environment, because it would
+# change mypy's results in .venv.
 verb_test_page() {
     local -a missing=()
     command -v chromium >/dev/null || missing+=(chromium)
@@ -718,7 +736,7 @@ prepare_schemas() {
     native_build native native corpus_driver
 }
 
-# llama.cpp's programs have a lock of their own: nothing else in this checkout waits for them.
+# Building llama.cpp's programs has its own lock, so other verbs in this checkout do not wait for it.
 verb_peer() {
     locked setup_environment runtime
     require_prerequisites
@@ -748,7 +766,7 @@ make_docs() {
     write_docs "$BUILD/share"
 }
 
-# write_docs DIRECTORY: what an installation has under share/.
+# write_docs DIRECTORY: writes the files that an installation has under share/.
 write_docs() {
     rm -rf "$1"
     stage "man pages and completion" in_root env PYTHONPATH="$ROOT/daemon" "$PYTHON_ENV/bin/python" -m tools.manual --out "$1"
@@ -769,7 +787,8 @@ verb_test_deb() { deb_try; }
 
 verb_test_image() { image_try; }
 
-# make_wheels [ARCHITECTURE...]: by default one for each. With LLMD_BACKEND, one for this machine's architecture and its glibc.
+# make_wheels [ARCHITECTURE...]: makes a wheel for each architecture, by default for all. With LLMD_BACKEND, makes one
+# wheel, for this machine's architecture and glibc.
 make_wheels() {
     local architecture
     [ $# -gt 0 ] || set -- "${WHEEL_ARCHITECTURES[@]}"
@@ -787,7 +806,8 @@ make_wheels() {
     ls -l "$ROOT"/dist/*.whl
 }
 
-# make_wheel BUILD PLATFORM [STRIP]: of the library in build/BUILD, into build/wheels. No PLATFORM: this machine.
+# make_wheel BUILD PLATFORM [STRIP]: makes a wheel in build/wheels from the library in build/BUILD. If PLATFORM is
+# empty, the wheel is for this machine.
 make_wheel() {
     local build=$1 platform=$2 strip=${3:-strip} staging=$BUILD/wheel
     rm -rf "$staging"

@@ -1,9 +1,10 @@
-/* Does this compiler's AMX code work on this processor? Compiled as C++ and optimized, as llama.cpp's is.
+/* Tests whether AMX code from this compiler works on this processor. Compiled as optimized C++, like llama.cpp.
  *
- * gcc 12 declares only 8 bytes of the tile configuration as an input of _tile_loadconfig, drops the stores to the rest,
- * and the first tile instruction then faults; nor does it know that tiles are loaded from memory. Both are said here as
- * in llama.cpp as we change it (0001-amx.patch). Exit status: 0 works, 1 wrong result, killed by a signal when miscompiled, 2 when
- * the kernel does not grant AMX to processes (nothing may then use it either).
+ * gcc 12 has two defects. It assumes that _tile_loadconfig reads only the first 8 bytes of the tile configuration. So
+ * it drops the stores to the other bytes, and the first tile instruction faults. It also does not know that tiles are
+ * loaded from memory. The inline assembler statements below work around both defects, as 0001-amx.patch does in
+ * llama.cpp. Exit status: 0 if AMX works, 1 if a result is wrong, 2 if the kernel does not allow AMX in processes. A
+ * signal kills the program if it was miscompiled.
  */
 #include <immintrin.h>
 #include <stdint.h>
@@ -24,7 +25,8 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-/* A function of its own, like the one in llama.cpp: inlined, later instructions keep the stores alive. */
+/* Not inlined, like its counterpart in llama.cpp. If the function were inlined, gcc would keep the stores, and the test
+ * would miss the defect. */
 __attribute__((noinline)) static void tiles_configure(void)
 {
     __attribute__((aligned(64))) tile_config config = {};

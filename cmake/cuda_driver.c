@@ -1,17 +1,19 @@
-/* What llama.cpp calls of NVIDIA's driver itself, forwarded to libcuda.so.1 when it is first called. Linked in place of that
- * library: without a driver libllm can be loaded all the same, and CUDA's runtime, which looks for the driver in this way,
- * too, finds no GPU. */
+/* Replaces the functions of NVIDIA's driver (libcuda.so.1) that llama.cpp calls directly. Each function loads the
+ * driver at its first call, and forwards all calls. This file is linked instead of the driver, so libllm can be loaded
+ * on a machine without a driver. CUDA's runtime also loads the driver only when needed, and then finds no GPU. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <stddef.h>
 
 static void *driver_call(const char *name)
 {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); /* counted: the same one every time, and it stays */
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL); /* later calls return the same handle; the library is
+                                                                    * never unloaded */
     return driver == NULL ? NULL : dlsym(driver, name);
 }
 
-/* `signature` with types, `arguments` without. Any thread; two at once find the same. */
+/* `signature` has the parameters with types, `arguments` only their names. Any thread. Two threads may look up the
+ * function at the same time, because both get the same address. */
 #define FORWARD(name, signature, arguments)                                                                            \
     CUresult name signature                                                                                            \
     {                                                                                                                  \

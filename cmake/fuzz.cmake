@@ -1,7 +1,7 @@
-# One fuzzer per file of tests/fuzz. Each defines LLVMFuzzerTestOneInput.
+# Builds one fuzzer per file in tests/fuzz. Each file defines LLVMFuzzerTestOneInput.
 
 file(GLOB LLM_FUZZERS CONFIGURE_DEPENDS tests/fuzz/*.c tests/fuzz/*.cpp)
-# Only the code under test is watched; the driver must not count itself.
+# Only libllm and the fuzzers are instrumented for coverage. The driver is not, because it would count its own code.
 if(LLM_FUZZ STREQUAL "driver")
     set(coverage -fsanitize-coverage=trace-pc)
     add_library(llm_fuzz_driver OBJECT cmake/fuzz_driver.c)

@@ -1,9 +1,11 @@
-/* A small coverage-guided fuzzer for compilers without libFuzzer: same entry point, same main options where they matter.
+/* A small coverage-guided fuzzer for compilers without libFuzzer. It has libFuzzer's entry point, and its most
+ * important options.
  *
  *   fuzz_NAME [-max_total_time=SECONDS] [-runs=N] [-seed=N] [corpus directory]
  *
- * Inputs that reach new code are kept in memory and mutated further; the corpus directory only seeds. Deterministic for a
- * given seed and number of runs. When a sanitizer stops the process, the input lies in the working directory as crash-PID.
+ * Inputs that reach new code are kept in memory and mutated further. The corpus directory only provides the first
+ * inputs, and nothing is written to it. The result depends only on the seed and the number of runs. If a sanitizer
+ * stops the process, the input is written to crash-PID in the working directory.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,9 +37,10 @@ static struct input corpus[CORPUS_MAX];
 static size_t n_corpus;
 static uint8_t current[INPUT_BYTES_MAX];
 static size_t n_current;
-static uint8_t edge_hit[EDGES]; /* in this run */
+static uint8_t edge_hit[EDGES]; /* nonzero for each edge that the current run has reached */
 static uint8_t edge_seen[EDGES];
-static uint32_t touched[EDGES]; /* the edges of this run, so that clearing costs what the run cost */
+static uint32_t touched[EDGES]; /* list of the edges that the current run has reached. Only these are cleared after the
+                                 * run */
 static uint32_t n_touched;
 static uint64_t random_state;
 
@@ -74,10 +77,11 @@ static void crash_save(void)
         return;
     }
     close(fd);
-    fprintf(stderr, "the input that did it: %s (%zu bytes)\n", name, n_current);
+    fprintf(stderr, "the input that caused the error: %s (%zu bytes)\n", name, n_current);
 }
 
-/* A fuzzer that finds a broken promise aborts: that is a finding like any other. Read by the sanitizer at start. */
+/* Makes the sanitizer handle abort() like other errors, because fuzzers call abort() if a check fails. The sanitizer
+ * calls this function when the process starts. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -96,11 +100,12 @@ static void corpus_add(const uint8_t *data, size_t n_bytes)
     corpus[at].n_bytes = n_bytes;
 }
 
-/* Runs `current`; returns the number of edges never seen before. */
+/* Runs the input `current`. Returns the number of edges that no earlier run has reached. */
 static uint32_t run_current(void)
 {
     n_touched = 0;
-    /* An exact-size copy lets the address sanitizer see the first byte read past the end. */
+    /* The copy has exactly the size of the input. So the address sanitizer detects a read of the first byte after the
+     * end. */
     uint8_t *copy = malloc(n_current ? n_current : 1);
     if (!copy) {
         abort();
@@ -174,7 +179,7 @@ static void splice_inputs(void)
 
 static void mutate(void)
 {
-    /* Lengths and types of compact binary formats live at these values. */
+    /* Compact binary formats such as MessagePack use these bytes for types and lengths. */
     static const uint8_t interesting[] = {0x00, 0x01, 0x0f, 0x10, 0x1f, 0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf,
                                           0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf,
                                           0xd0, 0xd3, 0xd9, 0xda, 0xdb, 0xdc, 0xdd, 0xde, 0xdf, 0xe0, 0xfe, 0xff};

@@ -1,11 +1,13 @@
 # shellcheck shell=bash
-# What builds for GPUs need of the machine, and what to say when it is not there. Sourced by build.sh before llama.sh.
+# Finds the compilers, headers and libraries that builds for GPUs need, and reports what is missing. Sourced by build.sh
+# before llama.sh.
 
-MACHINE= # a folder that stands for the root, in tests
+MACHINE= # tests set this to a folder that replaces the root directory /
 
 # --- Vulkan ----------------------------------------------------------------------------------------------------------
 
-# vulkan_missing [lavapipe]: Debian's packages that a Vulkan build lacks, and those for a device of software.
+# vulkan_missing [lavapipe]: prints the Debian packages that are missing for a Vulkan build. With `lavapipe`, also those
+# for Mesa's software renderer.
 vulkan_missing() {
     if [ -z "${VULKAN_SDK:-}" ]; then
         [ -e "$MACHINE/usr/include/vulkan/vulkan.h" ] || echo libvulkan-dev
@@ -15,22 +17,25 @@ vulkan_missing() {
     [ "${1:-}" != lavapipe ] || [ -n "$(vulkan_lavapipe)" ] || echo mesa-vulkan-drivers
 }
 
-# The description of Mesa's driver that computes on the CPU.
+# Prints the path of the JSON file that describes lavapipe, Mesa's Vulkan driver that computes on the CPU.
 vulkan_lavapipe() { compgen -G "$MACHINE/usr/share/vulkan/icd.d/lvp_icd*.json" | head -n 1; }
 
-# vulkan_require WHO [lavapipe]
+# vulkan_require WHO [lavapipe]: ends build.sh with an error if packages are missing. WHO is the verb or setting that
+# needs them.
 vulkan_require() {
     local who=$1 missing
     missing=$(vulkan_missing "${@:2}" | tr '\n' ' ')
     [ -z "$missing" ] || die "$who needs packages that are not here; install them with: apt-get install $missing"
 }
 
-# --- CUDA: NVIDIA's compiler, its runtime and cuBLAS, found here, put together from folders, or installed from PyPI -----
+# --- CUDA: NVIDIA's compiler, runtime and cuBLAS: found on this machine, joined from folders, or installed from PyPI
+# ----
 
-# The driver's devices exist, or its program says so (in some containers).
+# Whether NVIDIA's driver is installed: a device file exists, or nvidia-smi lists a GPU (in some containers there are no
+# device files).
 cuda_driver_is_there() { [ -e "$MACHINE/dev/nvidia0" ] || nvidia-smi -L >/dev/null 2>&1; }
 
-# Where LLMD_CUDA_TOOLKIT is put together; fails when nothing says that it has to be.
+# Prints the folder for the toolkit that LLMD_CUDA_TOOLKIT describes. Fails if LLMD_CUDA_TOOLKIT is not set.
 cuda_toolkit() {
     case ${LLMD_CUDA_TOOLKIT:-} in
     '') return 1 ;;
@@ -39,7 +44,7 @@ cuda_toolkit() {
     esac
 }
 
-# Before any plan for a CUDA build: the toolkit that LLMD_CUDA_TOOLKIT names exists.
+# Makes the toolkit that LLMD_CUDA_TOOLKIT describes, if it does not exist yet. Called before a CUDA build is planned.
 cuda_toolkit_ensure() {
     local toolkit
     toolkit=$(cuda_toolkit) || return 0
@@ -52,7 +57,8 @@ cuda_toolkit_ensure() {
     fi
 }
 
-# cuda_toolkit_make TOOLKIT: as a folder of bin, include, lib and nvvm, which appears by one rename.
+# cuda_toolkit_make TOOLKIT: makes the folder TOOLKIT with bin, include, lib and nvvm. The folder gets its name at the
+# end, so it is never incomplete.
 cuda_toolkit_make() {
     local toolkit=$1 part parts
     (
@@ -78,7 +84,8 @@ cuda_toolkit_make() {
     ) 8>"$toolkit.lock"
 }
 
-# cuda_join TREE FOLDER COPY: what a toolkit's folder has, wherever in it the libraries are.
+# cuda_join TREE FOLDER COPY: copies a toolkit's parts from FOLDER to TREE with the command COPY. Libraries from lib64
+# go to lib.
 cuda_join() {
     local tree=$1 from=$2 copy=$3 part
     for part in bin include nvvm lib lib64; do
@@ -87,7 +94,8 @@ cuda_join() {
     done
 }
 
-# Packages have a library under the name that programs load alone.
+# Makes the names without a version (libX.so), which the linker needs. NVIDIA's Python packages have only names with a
+# version (libX.so.12).
 cuda_linker_names() {
     local library
     for library in "$1"/lib*.so.*; do
@@ -111,7 +119,7 @@ cuda_is_complete() {
     compiler=$(cuda_compiler) && cuda_has_cublas "$compiler"
 }
 
-# What there is of CUDA, in words.
+# Prints for people which parts of CUDA this machine has.
 cuda_findings() {
     local compiler driver
     if ! compiler=$(cuda_compiler); then
@@ -125,7 +133,7 @@ cuda_findings() {
     echo "$driver, $compiler"
 }
 
-# Refuses a CUDA build that could not be made, and says what to do.
+# Ends build.sh with an error and advice if a CUDA build is not possible.
 cuda_require() {
     cuda_is_complete || die "LLMD_BACKEND=cuda needs NVIDIA's compiler and cuBLAS; here: $(cuda_findings). Install them with" \
         "apt-get install nvidia-cuda-toolkit (Debian's non-free), or set LLMD_CUDA_TOOLKIT=pypi (0.5 GB of Python packages)," \
@@ -135,7 +143,8 @@ cuda_require() {
             "the GPUs to compile for: LLMD_CUDA_ARCHITECTURES=90 (H100), 89 (RTX 40), 86 (RTX 30), 120 (RTX 50)"
 }
 
-# When a GPU is there and only the compiler is missing, it would be left unused without a word.
+# Tells the user if the machine has a GPU, but no compiler for it. Otherwise nobody would notice that the GPU stays
+# unused.
 cuda_hint() {
     ! cuda_driver_is_there || cuda_is_complete ||
         say "an NVIDIA GPU stays unused: $(cuda_findings); LLMD_BACKEND=cuda says what to install"
@@ -145,16 +154,18 @@ cuda_flags() {
     local toolkit
     # cublas is linked dynamically: its static form would add hundreds of megabytes to libllm.
     echo "-DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DCMAKE_CUDA_COMPILER=$(cuda_compiler)"
-    # A distribution's nvcc comes with an older g++, since it refuses the usual one.
+    # The nvcc of a Linux distribution chooses an older g++ that it supports. So it gets $CXX only if the user has set
+    # CXX, or if the toolkit comes from elsewhere.
     [ -z "${LLMD_CUDA_TOOLKIT:-}${CXX_ASKED:-}" ] || echo "-DCMAKE_CUDA_HOST_COMPILER=$CXX"
     ! toolkit=$(cuda_toolkit) || echo "-DCUDAToolkit_ROOT=$toolkit"
-    # Without them ggml takes this machine's, where cmake knows how.
+    # Without this setting, ggml compiles for the GPUs of this machine, if this version of cmake can find them.
     [ -z "${LLMD_CUDA_ARCHITECTURES:-}" ] || echo "-DCMAKE_CUDA_ARCHITECTURES=$LLMD_CUDA_ARCHITECTURES"
-    # Beside a wheel lie the packages with CUDA's libraries, if they are installed.
+    # If NVIDIA's packages with CUDA's libraries are installed, their folder is next to that of llmd's wheel.
     [ -z "${LLMD_PORTABLE:-}" ] || echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN;\$ORIGIN/../../../nvidia/cu13/lib"
 }
 
-# What another GPU could not run: the compiler's version, what the driver's calls go through, and the GPUs compiled for.
+# Prints everything else that a CUDA build depends on: the compiler's version, the code for driver calls, and the GPUs
+# for which it compiles.
 cuda_identity() {
     "$(cuda_compiler)" --version | tail -n 1
     hash_of <"$ROOT/cmake/cuda_driver.c"
@@ -162,8 +173,8 @@ cuda_identity() {
         nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true
 }
 
-# cuda_driver_calls ARCHIVE: what llama.cpp calls of the driver itself, found when it is first called: without a driver
-# the library can be loaded, and says that there is no GPU.
+# cuda_driver_calls ARCHIVE: compiles the functions that replace those of NVIDIA's driver, and load the driver at the
+# first call. So libllm can be loaded without a driver, and then reports that there is no GPU.
 cuda_driver_calls() {
     local include
     include=$(cuda_compiler)

@@ -1,4 +1,4 @@
-# The target llama_engine: headers and libraries of the llama.cpp build in LLM_LLAMA_PREFIX.
+# Defines the target llama_engine: the headers and libraries of the llama.cpp build in LLM_LLAMA_PREFIX.
 
 find_package(Threads REQUIRED)
 file(STRINGS "${LLM_LLAMA_PREFIX}/description.txt" LLM_LLAMA_VERSION REGEX "^source ")
@@ -8,10 +8,11 @@ string(REPLACE "amx " "" LLM_LLAMA_AMX "${LLM_LLAMA_AMX}")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LLM_LLAMA_PREFIX}/description.txt")
 
 add_library(llama_engine INTERFACE)
-# Its common headers are <common/chat.h> and so on: without the folder, names like chat.h would be ambiguous.
+# llama.cpp's common headers are included as <common/chat.h> and so on. Without the folder, names like chat.h would be
+# ambiguous.
 target_include_directories(llama_engine SYSTEM INTERFACE "${LLM_LLAMA_PREFIX}/include")
 
-# What it runs on besides the CPU, for people.
+# LLM_GPU is the name of the GPU backend. It is shown to users.
 foreach(gpu IN ITEMS CUDA Vulkan HIP)
     string(TOLOWER "ggml-${gpu}" library)
     if(EXISTS "${LLM_LLAMA_PREFIX}/lib/lib${library}.a" OR EXISTS "${LLM_LLAMA_PREFIX}/run/lib${library}.so")
@@ -20,7 +21,7 @@ foreach(gpu IN ITEMS CUDA Vulkan HIP)
 endforeach()
 
 if(LLM_VARIANT MATCHES "^(portable|wheel-)")
-    # The engine finds the backends for this processor beside itself when it starts.
+    # When libllm starts, it loads the backends for this processor from its own folder.
     target_compile_definitions(llama_engine INTERFACE LLM_BACKEND_DL=1)
     foreach(library llama-common llama ggml ggml-base)
         target_link_libraries(llama_engine INTERFACE "${LLM_LLAMA_PREFIX}/lib/lib${library}.so")
@@ -30,7 +31,7 @@ if(LLM_VARIANT MATCHES "^(portable|wheel-)")
     return()
 endif()
 
-# The archives refer to each other in both directions.
+# The archives refer to each other in both directions, so the linker must search them repeatedly.
 file(GLOB LLAMA_ARCHIVES "${LLM_LLAMA_PREFIX}/lib/*.a")
 target_link_libraries(llama_engine INTERFACE -Wl,--start-group ${LLAMA_ARCHIVES} -Wl,--end-group)
 
@@ -40,7 +41,9 @@ if(EXISTS "${LLM_LLAMA_PREFIX}/lib/libggml-cuda.a")
         set(CUDAToolkit_ROOT "${CMAKE_MATCH_1}")
     endif()
     find_package(CUDAToolkit REQUIRED)
-    target_link_libraries(llama_engine INTERFACE CUDA::cudart CUDA::cublas) # the driver: libcuda-driver.a, above
+    target_link_libraries(llama_engine INTERFACE CUDA::cudart CUDA::cublas) # NVIDIA's driver is not linked here:
+                                                                            # libcuda-driver.a is among the archives
+                                                                            # above
     if(NOT CUDAToolkit_LIBRARY_DIR IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
         set(LLM_RUNTIME_PATH "${CUDAToolkit_LIBRARY_DIR}")
     endif()

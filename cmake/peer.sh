@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Builds what `./build.sh bench` compares with: llama.cpp's own server, its measuring program and its quantizer, from the
-# same archive, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
-# With LLMD_PEER_AMX=1 they get our 0001-amx.patch, too: what llama-server would be with a compiler that AMX works with.
+# Builds the programs of llama.cpp with which `./build.sh bench` compares llmd: llama-server, llama-bench and
+# llama-quantize. They have the same source archive, compiler and flags as libllm, but none of llmd's patches. With
+# LLMD_PEER_AMX=1 they get 0001-amx.patch, too, as if the compiler had no defect in AMX code. Sourced by build.sh after
+# llama.sh.
 
 PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
 
@@ -15,10 +16,11 @@ peer_plan() {
     if [ -n "${LLMD_PEER_AMX:-}" ]; then
         changes=$(hash_of <"$LLAMA_CHANGES/0001-amx.patch")
     elif [ "$amx" = broken ] && [ "$LLAMA_AMX" = works ]; then
-        flags=$(amx_flags native broken) # it would end by an illegal instruction: our change of it is what makes AMX sound
+        flags=$(amx_flags native broken) # without 0001-amx.patch, AMX code of this compiler would end with an illegal
+                                         # instruction
         LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
     fi
-    # Its own way to wait, which we have changed.
+    # OpenMP is llama.cpp's default way to wait at barriers. llmd's builds use 0003-barrier.patch instead.
     LLAMA_CONFIGURE+=(-DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON -DGGML_OPENMP=ON)
     PEER_DESCRIPTION=$(
         grep -v -e '^variant ' -e '^recipe ' -e '^changes ' -e '^flags ' <<<"$LLAMA_DESCRIPTION"
@@ -27,7 +29,7 @@ peer_plan() {
     PEER_PREFIX=$LLAMA_CACHE/peer-$(awk '$1 == "backend" {print $2}' <<<"$PEER_DESCRIPTION")-$(hash_of <<<"$PEER_DESCRIPTION")
 }
 
-# Makes the programs exist.
+# Builds the programs if they do not exist yet.
 peer_ensure() {
     peer_plan
     [ ! -d "$PEER_PREFIX" ] || return 0
@@ -38,7 +40,7 @@ peer_ensure() {
     ) 9>"$PEER_PREFIX.lock"
 }
 
-# Its source stands beside the engine's, which has no programs: nothing that is cached becomes stale by it.
+# The source with these programs has a folder of its own. So the cached source and builds of the engine stay valid.
 peer_make() {
     local original source=$LLAMA_CACHE/peer-source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}
     [ -d "$source" ] ||
@@ -56,7 +58,7 @@ peer_make() {
     stage "${PEER_PROGRAMS[*]}${LLMD_PEER_AMX:+ with our 0001-amx.patch}: about 7 min on 2 cores, once" peer_compile "$source"
 }
 
-# Where it was interrupted it goes on: what is half built stays.
+# An interrupted build continues at the next call, because its folder is kept.
 peer_compile() {
     local source=$1 work=$PEER_PREFIX.work program
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
