@@ -1,21 +1,24 @@
-/* attention-amx.h: products of matrices by AMX. Included by attention-tile.h.
+/* attention-amx.h: multiplies matrices with AMX. Included by attention-tile.h.
  *
- * AMX multiplies bf16, which has 8 significant bits: not enough for scores, whose exponential is taken. Every factor is
- * therefore two planes: x rounded to bf16 (high), and the rest x - high rounded to bf16 (low). A finite f16 (keys,
- * values) has 11 significant bits and is high + low exactly. Three products, high * high + low * high + high * low,
- * differ from the true product by less than 2^-15 of it, below the precision of f16; a fourth, low * low, would not be
- * seen.
+ * AMX multiplies bf16 numbers, which have 8 significant bits. These are too few for attention scores, because softmax
+ * takes their exponential. So each factor x is split into two bf16 planes: x rounded to bf16 (high), and the difference
+ * x - high rounded to bf16 (low). A finite f16 number (keys and values) has 11 significant bits, so it equals high +
+ * low exactly. The code adds three products: high * high, low * high and high * low. The relative error of the sum is
+ * less than 2^-15, which is below the precision of f16. The fourth product, low * low, would not change the result
+ * noticeably.
  *
- * The left matrix of a product is stored by rows, the right one by rows of pairs: two values of a column, which are
- * multiplied with two neighbors of the left, share 32 bits (Intel's manual, TDPBF16PS).
+ * The left matrix of a product is stored row by row. The right matrix is stored as rows of pairs. A pair is two
+ * neighboring values of one column, in 32 bits. The instruction multiplies them with two neighboring values of a row of
+ * the left matrix (Intel's manual, TDPBF16PS).
  *
- * The instructions are inline assembler, not intrinsics. Where one program has variants for several processors, the
- * compiler is told of tiles but not of bf16; and gcc's intrinsics do not say that they read memory, so that gcc 12
- * drops the stores before them (0001-amx.patch). Every statement is volatile, which keeps their order: the compiler
- * knows nothing of tile registers. */
+ * The instructions are inline assembler and not intrinsics, for two reasons. In a portable build, the compiler flags of
+ * the AMX variant allow tiles, but not bf16. And gcc 12 does not know that its intrinsics read memory, so it drops the
+ * stores before them (0001-amx.patch). All statements are volatile to keep their order, because the compiler knows
+ * nothing about tile registers. */
 #pragma once
 
-/* The compiler's macros say nothing of bf16 there: is_allowed() asks the processor. */
+/* The condition does not include a macro for bf16, which portable builds do not define. is_allowed() checks at run time
+ * whether the processor supports bf16. */
 #if defined(__linux__) && defined(__AMX_TILE__) && defined(__AVX512BW__)
 #define ATTENTION_BY_AMX 1
 
@@ -29,9 +32,9 @@
 namespace attention_amx {
 
 constexpr int SIDE = 16;                /* rows of a tile, and its columns of 32 bits */
-constexpr int DEPTH = 2 * SIDE;         /* values of a row that one multiplication sums up */
-constexpr int PAIR = sizeof(uint32_t);  /* bytes */
-constexpr int VALUE = sizeof(uint16_t); /* bytes */
+constexpr int DEPTH = 2 * SIDE;         /* number of values of a row in one multiplication of tiles */
+constexpr int PAIR = sizeof(uint32_t);  /* bytes of a pair of values */
+constexpr int VALUE = sizeof(uint16_t); /* bytes of a value */
 
 /* CPUID leaf 7: bit 22 of EDX is AMX-BF16. */
 inline bool has_bf16()
@@ -40,8 +43,8 @@ inline bool has_bf16()
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
 }
 
-/* The kernel lets a process use tiles after it has asked once; without that the first instruction is a SIGILL (Linux,
- * Documentation/arch/x86/xstate.rst). */
+/* A process must ask the Linux kernel once for permission to use tiles. Without the permission, the first tile
+ * instruction raises SIGILL (Linux, Documentation/arch/x86/xstate.rst). */
 inline bool is_allowed()
 {
     constexpr int ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
@@ -49,9 +52,9 @@ inline bool is_allowed()
     return allowed;
 }
 
-/* As long as it lives, the calling thread's tiles are 16 rows of 64 bytes. The destructor restores the shapes from
- * before: the kernel of quantized weights configures them once for each thread, and would compute wrong products with
- * ours. */
+/* While an object of this class exists, the calling thread's tiles have 16 rows of 64 bytes. The destructor restores
+ * the earlier shapes. llama.cpp's AMX code for quantized weights sets its shapes once per thread, and would compute
+ * wrong products with other shapes. */
 class tiles {
     struct alignas(64) shape {
         uint8_t palette = 0, start_row = 0, unused[14] = {};
@@ -87,8 +90,8 @@ class tiles {
 
 /* ---- two planes -------------------------------------------------------------------------------------------------- */
 
-/* Returns each value rounded to bf16, in the upper half of its 32 bits. Cutting the lower half off would be cheaper,
- * but leave a rest twice as large. */
+/* Returns each value rounded to bf16, in the upper half of its 32 bits. Truncation would be cheaper, but its error can
+ * be twice as large. */
 inline __m512i upper(__m512 x)
 {
     const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xffff0000));
@@ -104,7 +107,7 @@ struct planes {
     __m512i high, low;
 };
 
-/* Returns the planes of 32 neighbors of a row: the upper halves of `first`, then those of `second`. */
+/* Splits 32 neighboring values of a row into two planes. The first 16 values are `first`, the others are `second`. */
 inline planes beside(__m512 first, __m512 second)
 {
     alignas(64) static constexpr uint16_t UPPER[DEPTH] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
@@ -115,7 +118,8 @@ inline planes beside(__m512 first, __m512 second)
             _mm512_permutex2var_epi16(upper(rest(first, a)), order, upper(rest(second, b)))};
 }
 
-/* Returns the planes of 16 pairs: pair i is first[i] in the lower and second[i] in the upper half of 32 bits. */
+/* Splits 16 pairs into two planes. Pair i has first[i] in the lower half of its 32 bits, and second[i] in the upper
+ * half. */
 inline planes above(__m512 first, __m512 second)
 {
     const __m512i a = upper(first), b = upper(second);
@@ -125,7 +129,8 @@ inline planes above(__m512 first, __m512 second)
 
 /* ---- a product --------------------------------------------------------------------------------------------------- */
 
-/* The planes of one factor. stride: bytes from row to row (left), from pair of rows to pair of rows (right). */
+/* The planes of one factor. `stride` is the number of bytes between two rows of the left factor, or between two rows of
+ * pairs of the right factor. */
 struct matrix {
     char *high, *low;
     int64_t stride;
@@ -138,8 +143,8 @@ struct matrix {
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(to), "r"(stride) : "memory")
 #define TILE_MULTIPLY(sum, left, right) __asm__ volatile("tdpbf16ps %%tmm" #right ", %%tmm" #left ", %%tmm" #sum : : :)
 
-/* ROWS times COLUMNS tiles of the product, all eight tile registers: sums in 0 to 3, the left factor in 4 and 5, the
- * right factor in 6 and 7. Every tile that is loaded serves two products. */
+/* Adds to ROWS times COLUMNS tiles of the product. This uses all eight tile registers: 0 to 3 for the sums, 4 and 5 for
+ * the left factor, 6 and 7 for the right factor. With two rows and two columns, each loaded tile is used twice. */
 template <int ROWS, int COLUMNS> inline void add_product()
 {
     TILE_MULTIPLY(0, 4, 6);
@@ -170,8 +175,8 @@ template <int COLUMNS> inline void load_right(const char *from, int64_t stride)
     }
 }
 
-/* Three products for each step of the depth. The order (low * high, high * high, high * low) changes one factor at a
- * time: four loads instead of six. */
+/* Adds three products for each DEPTH values. Their order is low * high, high * high, high * low. So only one factor
+ * changes from product to product, which saves two of six loads. */
 template <int ROWS, int COLUMNS, class F>
 inline void multiply_planes(const matrix &left, const matrix &right, int64_t depth, float *out, int64_t out_stride,
                             const F &meanwhile)
@@ -209,8 +214,9 @@ inline void multiply_planes(const matrix &left, const matrix &right, int64_t dep
 #undef TILE_STORE
 #undef TILE_MULTIPLY
 
-/* out[row][column] = left * right. Rows and columns are multiples of SIDE, depth of DEPTH; the stride of out counts
- * floats. meanwhile() is called every few hundred cycles, to fetch what comes next while the tiles compute. */
+/* Computes out = left * right. n_rows and n_columns are multiples of SIDE, and depth is a multiple of DEPTH. out_stride
+ * counts floats. meanwhile() is called every few hundred cycles, so that the caller can prefetch memory while the tiles
+ * compute. */
 template <class F>
 inline void multiply(const matrix &left, const matrix &right, int64_t n_rows, int64_t n_columns, int64_t depth,
                      float *out, int64_t out_stride, const F &meanwhile)

@@ -1,10 +1,11 @@
-/* attention-block.h: the parameters of an attention call, and one block of it: some positions of a KV head for 1 to 4
- * rows. A row is a query in one head. Included by attention-tile.h, which has blocks for many rows.
+/* attention-block.h: the parameters of an attention call, and the computation of one block for 1 to 4 rows. A block is
+ * up to 64 positions of one KV head. A row is a query in one query head. Included by attention-tile.h, which computes
+ * blocks for many rows.
  *
- * Softmax over all positions would need all scores before the first weight. Instead each row keeps the greatest score
- * so far, the sum of its weights relative to that, and the sum of the weighted values (online softmax). When a block
- * brings a greater score, both sums are scaled down. Example: after scores 1 and 3 the sum is exp(1-3) + 1; a score of
- * 4 makes it (exp(1-3) + 1) * exp(3-4) + 1. */
+ * Plain softmax needs all scores before it can compute the first weight. So this code computes online softmax. Each row
+ * keeps the largest score so far, the sum of its weights relative to this score, and the sum of the weighted values. If
+ * a block contains a larger score, both sums are scaled down. For example, after the scores 1 and 3 the sum is exp(1-3)
+ * + 1. After another score of 4, the sum is (exp(1-3) + 1) * exp(3-4) + 1. */
 #pragma once
 
 #include <algorithm>
@@ -23,39 +24,43 @@ namespace attention_rows {
 
 using namespace vectors;
 
-constexpr int BLOCK = 64; /* positions; divides KV_BLOCK */
+constexpr int BLOCK = 64; /* number of positions in a block; divides KV_BLOCK */
 static_assert(KV_BLOCK % BLOCK == 0 && KV_HEAD_MULTIPLE % LANES_MAX == 0);
-constexpr int64_t SEGMENT = 256; /* positions; doubled while there would be more segments than SEGMENTS */
+constexpr int64_t SEGMENT = 256; /* number of positions in a segment. Doubled until there are at most SEGMENTS
+                                  * segments */
 constexpr int64_t SEGMENTS = 32;
-constexpr int64_t QUERIES = 64; /* of one piece, at most, and with the heads that share a KV head about ROWS rows */
+constexpr int64_t QUERIES = 64; /* most queries of a piece. With several heads per KV head, a piece has about ROWS
+                                 * rows */
 constexpr int64_t ROWS = 256;
 constexpr int TILE = 64; /* rows whose scores are computed together */
-constexpr int FEW = 16;  /* with fewer rows than this, preparing K and V for tiles is not done */
+constexpr int FEW = 16;  /* with fewer rows, no tiles are used, because preparing K and V for tiles would cost too
+                          * much */
 constexpr int64_t CACHE_LINE = 64;
-constexpr int PIECES = 4;              /* for each thread, at least, where heads can be divided so far */
+constexpr int PIECES = 4;              /* least number of pieces per thread, if there are enough heads to divide */
 constexpr ggml_fp16_t MASKED = 0xFC00; /* minus infinity */
 
-/* n rounded up to a multiple. */
+/* Returns n rounded up to a multiple of `of`. */
 constexpr int64_t whole(int64_t n, int64_t of)
 {
     return (n + of - 1) / of * of;
 }
 
-/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+/* ---- an attention call ------------------------------------------------------------------------------------------- */
 
-/* One operation of flash attention. A call with few queries is segmented: its positions are divided among the threads,
- * and the segments' results joined. A call with more queries has enough pieces without that: one segment, groups of
- * n_together queries. */
+/* One flash attention operation. A call with few queries is segmented: its positions are divided into segments, and the
+ * threads' results for the segments are joined. A call with many queries has one segment. It is divided into groups of
+ * n_together queries, which are enough pieces for all threads. */
 struct call {
     const ggml_tensor *q, *k, *v, *mask, *sinks;
     ggml_tensor *dst;
-    int64_t n_queries, n_heads, n_streams, n_kv_heads, n_shared; /* n_shared: query heads of each KV head */
-    int64_t n_positions, segment, n_segments, n_together; /* segment: its positions; n_together: queries of a piece */
+    int64_t n_queries, n_heads, n_streams, n_kv_heads, n_shared; /* n_shared: number of query heads per KV head */
+    int64_t n_positions, segment, n_segments, n_together; /* segment: positions of a segment; n_together: queries of a
+                                                           * piece */
     int64_t k_size, v_size;                               /* values of a head */
     float scale, max_bias, softcap;
     bool by_amx;                       /* tiles are multiplied by AMX */
-    const kv_blocks *blocks;           /* NULL: the rows of a stream are neighbors */
-    int64_t first_stream, stream_step; /* the streams of the cache that K and V are of */
+    const kv_blocks *blocks;           /* block table. NULL means that the rows of a stream are contiguous */
+    int64_t first_stream, stream_step; /* which streams of the cache K and V contain */
 
     explicit call(const ggml_tensor *op)
         : q(op->src[0]), k(op->src[1]), v(op->src[2]), mask(op->src[3]), sinks(op->src[4]),
@@ -85,7 +90,7 @@ struct call {
         }
     }
 
-    /* Returns the distance, in rows, of a position's row from where it would be without a block table. */
+    /* Returns by how many rows the block table moves a position's row, compared with a cache without a block table. */
     int64_t moved(int64_t stream, int64_t position) const
     {
         if (blocks == nullptr) {
@@ -95,8 +100,8 @@ struct call {
         return blocks->row(of_cache, position) - (of_cache * blocks->n_cells() + position);
     }
 
-    /* Returns whether these kernels compute it. Otherwise llama.cpp's own do: other types of K or V, heads of odd sizes,
-     * a mask for each head. */
+    /* Returns whether these kernels support the call. Otherwise llama.cpp's own kernels compute it. Not supported are
+     * other types of K or V, head sizes that are not multiples of LANES_MAX, and a separate mask for each head. */
     bool fits() const
     {
         return q->type == GGML_TYPE_F32 && k->type == v->type &&
@@ -111,7 +116,7 @@ struct call {
     }
     int64_t partial_size() const
     {
-        return LANES_MAX + v_size; /* max and sum take a whole cache line, so that the values begin at one */
+        return LANES_MAX + v_size; /* max and sum take a whole cache line, so that the values begin at a cache line */
     }
     bool is_segmented() const
     {
@@ -125,7 +130,7 @@ struct call {
     {
         return is_segmented() ? n_streams * n_segments * n_rows() : 0;
     }
-    /* Of a piece. */
+    /* Returns the number of tiles in a piece. */
     int64_t n_tiles() const
     {
         return is_tiled() ? whole(n_together * n_shared, TILE) / TILE : 0;
@@ -135,7 +140,7 @@ struct call {
         return whole(k_size, 2 * LANES_MAX);
     }
 
-    /* ALiBi: the factor of the mask in this head, the same as in ggml's own kernel. */
+    /* Returns the factor of the mask in this head (ALiBi). The formula is the same as in ggml's own kernel. */
     float slope_of(int64_t head) const
     {
         if (max_bias <= 0.0f) {
@@ -161,8 +166,8 @@ struct call {
     }
 };
 
-/* The result of one row for one segment so far: the greatest score, the sum of the weights, the sum of the weighted
- * values. */
+/* The result of one row for the positions of a segment so far: the largest score, the sum of the weights, and the sum
+ * of the weighted values. */
 struct partial {
     float *max, *sum, *values;
 };
@@ -172,12 +177,12 @@ inline partial partial_at(float *at)
     return {at, at + 1, at + LANES_MAX};
 }
 
-/* The work memory of one thread, counted in floats: queries [tile][value][row], keys and values [position][value],
- * scores [position][row], and the partial results of a piece that has no other segments (kept here, they stay in this
- * core's cache). For AMX the first three are two planes each (attention-amx.h): queries [tile][pair of values][row],
- * keys [position][value], values [pair of positions][value]; likewise the weights, [row][position]. `added` is the
- * product that is added to the partial results, [row][value]. A call without tiles is segmented and needs none of
- * it. */
+/* The work memory of one thread, in floats. The indices of the arrays are: queries [tile][value][row], keys and values
+ * [position][value], scores [position][row]. `partials` has the partial results of a piece if the call has only one
+ * segment. They are stored here, so that they stay in this core's cache. With AMX, queries, keys, values and weights
+ * have two planes each (attention-amx.h): queries [tile][pair of values][row], keys [position][value], values [pair of
+ * positions][value], weights [row][position]. `added`, [row][value], is the product that is added to the partial
+ * results. A call without tiles is segmented and needs no work memory. */
 struct scratch {
     float *queries, *keys, *values, *scores, *weights, *added, *partials;
 
@@ -198,7 +203,8 @@ struct scratch {
 
 /* ---- values of a head -------------------------------------------------------------------------------------------- */
 
-/* Returns LANES values of a head in f32, from the d-th on. A quantized head is a row of blocks of QK8_0 values. */
+/* Returns LANES values of a head as f32, beginning with value d. A quantized head is a row of blocks with QK8_0 values
+ * each. */
 template <class T> inline lanes values_at(const T *head, int64_t d)
 {
     return load(head + d);
@@ -224,11 +230,11 @@ static_assert(QK8_0 % LANES_MAX == 0);
 
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
-/* n positions of one KV head. Neighboring positions are a row of all heads apart, too far for the processor's own
- * prefetching. Therefore the values are fetched while the keys are read, and the next keys while the values are read.
- * They are fetched into the second-level cache: the first one has room for fewer requests, and a block of 64 positions
- * takes half of it. With that, one token behind 4,096 positions reads the cache at 24 instead of 16 GB/s (two cores of
- * a Zen 4). */
+/* n positions of one KV head. Between two neighboring positions of a head, the cache has the values of all other heads.
+ * This distance is too large for the processor's own prefetching. So this code prefetches the values while it reads the
+ * keys, and the next keys while it reads the values. It prefetches into the second-level cache, because the first-level
+ * cache allows fewer requests, and a block of 64 positions would take half of it. With prefetching, decoding a token
+ * after 4,096 positions reads the KV cache at 24 instead of 16 GB/s (two cores of a Zen 4). */
 template <class T> struct span {
     const char *k, *v, *k_next;
     size_t k_stride, v_stride;
@@ -253,13 +259,13 @@ inline void fetch(const char *from, int64_t n_bytes)
 
 struct row {
     const float *query;
-    const ggml_fp16_t *mask; /* at the span's first position; NULL: every position is seen */
+    const ggml_fp16_t *mask; /* mask from the span's first position on. NULL means that the query sees every position */
     float slope;
     partial out;
 };
 
-/* Products of ROWS queries with AT_ONCE keys: each key that was loaded (and widened to f32) serves all rows, each
- * query all keys. */
+/* Computes the products of ROWS queries with AT_ONCE keys. Each loaded key (converted to f32) is used for all queries,
+ * and each loaded query for all keys. */
 template <class T, int ROWS, int AT_ONCE>
 inline void dots(const row *rows, const span<T> &s, int first, int size, float (*scores)[BLOCK])
 {
@@ -283,7 +289,7 @@ inline void dots(const row *rows, const span<T> &s, int first, int size, float (
     }
 }
 
-/* The scores of a block, with the values of the same positions fetched meanwhile. */
+/* Computes the scores of a block. Meanwhile prefetches the values of the same positions. */
 template <class T, int ROWS> inline void score(const call &c, const row *rows, const span<T> &s, float (*scores)[BLOCK])
 {
     constexpr int AT_ONCE = ROWS * 4 * LANES > 8 * LANES_MAX ? 2 : ROWS == 1 ? 8 : 4;
@@ -299,7 +305,8 @@ template <class T, int ROWS> inline void score(const call &c, const row *rows, c
     }
 }
 
-/* Scales the scores, caps them (`softcap`) and adds the mask, which is minus infinity where the row must not see. */
+/* Scales the scores, caps them (`softcap`) and adds the mask. The mask is minus infinity at positions that the row must
+ * not see. */
 inline void bias(const call &c, const row &r, int n, float *scores)
 {
     for (int i = 0; i < n; ++i) {
@@ -322,8 +329,8 @@ inline void bias(const call &c, const row &r, int n, float *scores)
     }
 }
 
-/* Makes `max` the row's greatest score if it is greater, and scales down what the row has summed up. The first time
- * *out.max is minus infinity, the factor 0, and the sums are 0 already. */
+/* If `max` is larger than the row's largest score, makes it the largest score, and scales down the row's sums. For the
+ * first block, *out.max is minus infinity, so the factor is 0. This is correct, because the sums are still 0. */
 inline void grow(const call &c, const partial &out, float max)
 {
     if (max > *out.max) {
@@ -334,8 +341,9 @@ inline void grow(const call &c, const partial &out, float max)
     }
 }
 
-/* Turns scores into weights relative to the row's greatest score so far. A row that sees nothing of the block keeps
- * what it has: with a greatest score of minus infinity, exp(-inf - -inf) would be NaN. */
+/* Converts scores to weights relative to the row's largest score so far. If the row sees no position of the block, the
+ * weights are 0, and the row's result stays unchanged. This case is handled separately, because exp(-inf - -inf) would
+ * be NaN if the row has not seen any position yet. */
 inline void weigh(const call &c, const row &r, int n, float *scores)
 {
     float max = -INFINITY;
@@ -348,8 +356,8 @@ inline void weigh(const call &c, const row &r, int n, float *scores)
     *r.out.sum += static_cast<float>(ggml_vec_soft_max_f32(n, scores, scores, *r.out.max));
 }
 
-/* Adds VECTORS columns of the weighted values. The rows' sums stay in registers for the whole block; the next keys are
- * fetched with the first columns only (k_bytes). */
+/* Adds VECTORS registers of the weighted values. The sums stay in registers for the whole block. The next keys are
+ * prefetched only with the first columns (k_bytes). */
 template <class T, int ROWS, int VECTORS>
 inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_bytes, const float (*weights)[BLOCK])
 {
@@ -378,7 +386,8 @@ inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_
 template <class T, int ROWS>
 inline void add(const call &c, const row *rows, const span<T> &s, const float (*weights)[BLOCK])
 {
-    constexpr int REGISTERS = LANES == 16 ? 16 : 8; /* half of those of AVX-512 and AVX2, for the sums */
+    constexpr int REGISTERS = LANES == 16 ? 16 : 8; /* registers for the sums: half of the registers of AVX-512 or
+                                                     * AVX2 */
     constexpr int VECTORS = ROWS == 1 ? 8 : REGISTERS / ROWS;
     int64_t d = 0;
     for (; d + VECTORS * LANES <= c.v_size; d += VECTORS * LANES) {

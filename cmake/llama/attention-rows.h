@@ -1,19 +1,20 @@
-/* attention-rows.h: flash attention over a KV cache in which a position is a row of all heads. Included by
- * ggml/src/ggml-cpu/ops.cpp. K and V have one type, f16, f32 or q8_0.
+/* attention-rows.h: flash attention on the CPU, over a KV cache in which each position is a row with the values of all
+ * heads. Included by ggml/src/ggml-cpu/ops.cpp. K and V have the same type: f16, f32 or q8_0.
  *
- * With few queries (decoding: one token of each stream attends to its whole history) the time goes into reading K and
- * V; with many (a prompt) it goes into arithmetic. Therefore
- *   - every row of K and V is read once for all query heads that share it. llama.cpp's own kernel takes one query head
- *     after the other, one position after the other, and keeps its sum in f16;
- *   - few rows of queries are multiplied with K and V as they are in the cache. Many rows are transposed once and then
- *     meet K and V in tiles. Transposing K instead would be done again for each tile of each head;
- *   - a block of BLOCK positions is scored, turned into weights and summed before the next one, for all heads of a
- *     piece, while its memory pages are at hand. Of a block only the positions that a query may see are read;
- *   - the positions are divided into segments, whose length depends on the number of positions only. Any thread takes
- *     any segment, whenever it is free, but the results of the segments are joined in the order of the segments. So the
- *     same input gives the same bits with any number of threads: their number changes from step to step
- *     (libllm/machine/team.h), and an answer must not change with it. Sums are in f32, within 2e-6 of the definition;
- *     sums in f16 were within 1e-3. */
+ * In decoding, there are few queries, and reading K and V takes most of the time. In prefill, there are many queries,
+ * and arithmetic takes most of the time. So this code works as follows:
+ *   - Each row of K and V is read once for all query heads that share it. llama.cpp's own kernel reads them once per
+ *     query head, and adds up in f16.
+ *   - With few rows, the queries are multiplied with K and V directly in the cache. With many rows, the queries are
+ *     transposed once, and then multiplied in tiles. If K were transposed instead, this would be necessary for each
+ *     tile.
+ *   - A block of BLOCK positions is processed completely before the next one, for all heads of a piece. So its memory
+ *     pages are used together. Only positions that some query may see are read.
+ *   - The positions are divided into segments. The length of a segment depends only on the number of positions. Each
+ *     thread takes the next segment when it is free, but the results are joined in the order of the segments. So the
+ *     result has the same bits with any number of threads. This is needed because the number of threads changes from
+ *     step to step (libllm/machine/team.h), which must not change an answer. Sums are in f32, with an error of at most
+ *     2e-6. Sums in f16 had errors of up to 1e-3. */
 #pragma once
 
 #include <algorithm>
@@ -25,12 +26,12 @@
 
 namespace attention_rows {
 
-/* ---- one piece: queries of a stream, some KV heads, a segment ---------------------------------------------------- */
+/* ---- one piece: some queries of a stream, some KV heads, one segment --------------------------------------------- */
 
 /* The unit of work that a thread takes. */
 struct piece {
-    int64_t stream, segment, first_query, n_queries, first_head, end_head; /* KV heads, [first, end) */
-    float *partials;                                                       /* [head][query], for query heads */
+    int64_t stream, segment, first_query, n_queries, first_head, end_head; /* the KV heads are [first_head, end_head) */
+    float *partials;                                                       /* partial results, [query head][query] */
 
     partial out(const call &c, int64_t head, int64_t query) const
     {
@@ -39,14 +40,15 @@ struct piece {
     }
 };
 
-/* The queries that may see any position of a block, as numbers within the piece, and the positions [begin, end) of the
- * block that any of them sees. A query that does not see one of these has weight 0 there. */
+/* The queries that may see some position of a block, as indices in the piece. [begin, end) are the positions of the
+ * block that at least one of these queries sees. If another query does not see such a position, its weight there is
+ * 0. */
 struct seen {
     int n = 0, begin = BLOCK, end = 0;
     uint8_t queries[QUERIES];
 };
 
-/* Without a branch, so that the compiler makes it a loop of vectors. */
+/* Returns whether some position is not masked. The loop has no branch, so that the compiler can vectorize it. */
 inline bool sees(const ggml_fp16_t *mask, int n)
 {
     unsigned any = 0;
@@ -56,10 +58,10 @@ inline bool sees(const ggml_fp16_t *mask, int n)
     return any != 0;
 }
 
-/* What is seen of the n positions from `first` on. The bounds are multiples of LANES_MAX on every processor, whatever
- * its registers hold. The two inner loops need no other end: sees() has found a position that is not masked. Of a pool
- * of cells that several sequences share, a block that belongs to others costs a query nothing but this look at its
- * mask. */
+/* Finds out which of the n positions from `first` on are seen, and by which queries. The bounds are rounded to
+ * multiples of LANES_MAX, so that they are the same on every processor. The two inner loops always end, because sees()
+ * has found a position that is not masked. In a pool of cells, a block can belong to other sequences. Such a block
+ * costs a query only this examination of its mask. */
 inline seen look(const call &c, const piece &p, int64_t first, int n)
 {
     seen all;
@@ -82,8 +84,8 @@ inline seen look(const call &c, const piece &p, int64_t first, int n)
     return all;
 }
 
-/* n positions of one KV head. After the last head of the piece the next keys are those of the first head, n positions
- * on. */
+/* Returns the span of n positions of one KV head. For the last head of the piece, the next keys to prefetch are those
+ * of the first head, n positions later. */
 template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, int64_t first, int n)
 {
     const int64_t row = first + c.moved(p.stream, first);
@@ -96,7 +98,7 @@ template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, 
     return {k + head * c.k->nb[2], v + head * c.v->nb[2], k_next, c.k->nb[1], c.v->nb[1], n};
 }
 
-/* A row: one query of the piece, in one of the query heads that share a KV head. */
+/* Returns the row for one query of the piece, in one of the query heads that share the KV head. */
 inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t query, int64_t shared, int64_t first)
 {
     const int64_t head = kv_head * c.n_shared + shared;
@@ -105,8 +107,9 @@ inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t query,
             p.out(c, head, p.first_query + query)};
 }
 
-/* Rows at ... at + n - 1 of a KV head. Row number = query * n_shared + head among those that share the KV head: the
- * rows of one query, which see the same positions, are neighbors in a tile. */
+/* Fills `rows` with the rows number `at` to at + n - 1 of a KV head. The number of a row is query * n_shared + the
+ * index of the head among the heads that share the KV head. So the rows of one query, which see the same positions, are
+ * neighbors in a tile. */
 inline void rows_of(const call &c, const piece &p, int64_t kv_head, int64_t at, int n, int64_t first, row *rows)
 {
     int64_t query = at / c.n_shared, shared = at % c.n_shared;
@@ -119,7 +122,7 @@ inline void rows_of(const call &c, const piece &p, int64_t kv_head, int64_t at, 
     }
 }
 
-/* One block for few rows: 4, 2 or 1 at a time, as many as are left, with K and V read as they are in the cache. */
+/* Computes one block for few rows, 4, 2 or 1 at a time. Reads K and V directly from the cache. */
 template <class T> void attend_few(const call &c, const piece &p, int64_t kv_head, const seen &by, int64_t first)
 {
     const span<T> s = span_of<T>(c, p, kv_head, first, by.end - by.begin);
@@ -135,8 +138,9 @@ template <class T> void attend_few(const call &c, const piece &p, int64_t kv_hea
     }
 }
 
-/* One block for many rows: K and V are prepared once, then used by all tiles from the first query that sees the block
- * to the last one. A row between them that sees nothing is computed with the others of its tile; its weights are 0. */
+/* Computes one block for many rows. K and V are prepared once. Then the tiles from the first query that sees the block
+ * to the last such query use them. A row between these queries that sees nothing is computed, too, with weights of
+ * 0. */
 template <class T>
 void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_head, const seen &by, int64_t first)
 {
@@ -152,7 +156,7 @@ void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_hea
     }
 }
 
-/* Transposes and scales the queries of a KV head, once for all blocks. Rows that the last tile lacks are zero. */
+/* Transposes and scales the queries of a KV head, once for all blocks. Missing rows of the last tile are zero. */
 inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_head)
 {
     const int64_t n = p.n_queries * c.n_shared;
@@ -163,7 +167,7 @@ inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_hea
     }
 }
 
-/* A tiled piece has a single KV head (see `cut`), so that its transposed queries are made once. */
+/* Computes a piece. With tiles, a piece has only one KV head (see `cut`), so its queries are transposed only once. */
 template <class T> void attend_piece(const call &c, const scratch &t, const piece &p)
 {
     for (int64_t i = 0; i < (p.end_head - p.first_head) * c.n_shared * p.n_queries; ++i) {
@@ -183,10 +187,11 @@ template <class T> void attend_piece(const call &c, const scratch &t, const piec
     }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the whole call ---------------------------------------------------------------------------------------------- */
 
-/* Joins the segments of one row, in their order. The attention sink is a score that takes weight and adds no value. A
- * row that has seen nothing (all segments at minus infinity, no sink) is zero: exp(-inf - -inf) would be NaN. */
+/* Joins the segments of one row, in their order. An attention sink is a score that takes part in the softmax, but has
+ * no value. If the row has seen no position and there is no sink, the result is zero. This case is handled separately,
+ * because exp(-inf - -inf) would be NaN. */
 inline void join(const call &c, const float *partials, int64_t stride, int64_t stream, int64_t head, int64_t query)
 {
     const int size = static_cast<int>(c.v_size);
@@ -210,7 +215,7 @@ inline void join(const call &c, const float *partials, int64_t stride, int64_t s
     ggml_vec_scale_f32(size, out, sum == 0.0f ? 0.0f : 1.0f / sum);
 }
 
-/* Where there is one segment, the piece that computed it holds the whole result. */
+/* For a call with one segment: the piece already has the whole result of its rows. */
 inline void join_piece(const call &c, const piece &p)
 {
     for (int64_t head = p.first_head * c.n_shared; head < p.end_head * c.n_shared; ++head) {
@@ -220,9 +225,10 @@ inline void join_piece(const call &c, const piece &p)
     }
 }
 
-/* How a call is divided into pieces: by streams, segments, groups of queries, and heads. Several heads in a piece read
- * a block of pages once, but too few pieces leave threads idle at the end, so the number of threads decides how many
- * heads go together. That changes no result: each head is computed by itself. */
+/* How a call is divided into pieces: by streams, segments, groups of queries, and heads. With several heads per piece,
+ * the memory pages of a block are used together. But with too few pieces, threads are idle at the end. So the number of
+ * heads per piece depends on the number of threads. This does not change results, because each head is computed
+ * separately. */
 struct cut {
     int64_t heads, n_groups, per_part, n_pieces;
 
@@ -254,8 +260,8 @@ struct cut {
     }
 };
 
-/* Bytes of work memory: the partial results of all segments, then a scratch for each thread. 0: llama.cpp's own kernel
- * must compute this call. */
+/* Returns the bytes of work memory: the partial results of all segments, and the scratch of each thread. Returns 0 if
+ * llama.cpp's own kernel must compute this call. */
 inline size_t work_size(const ggml_tensor *op, int n_threads)
 {
     const call c(op);
@@ -272,9 +278,9 @@ inline void attend(const call &c, const scratch &t, const piece &p)
     }
 }
 
-/* All threads call it. Each begins with the piece of its own number and then draws numbers from a counter, so that a
- * thread that has lost its core for a while takes fewer pieces. The counter is set before the barrier: a thread that is
- * early would otherwise draw from the counter of the operation before. */
+/* Called by all threads. Each thread begins with the piece whose number is that of the thread. Further numbers come
+ * from a shared counter, so a thread that has lost its core for a while computes fewer pieces. The counter is set
+ * before the barrier. Otherwise a fast thread could still use the counter of the previous operation. */
 inline void compute(const ggml_compute_params *params, const call &c)
 {
     float *work = reinterpret_cast<float *>(whole(reinterpret_cast<intptr_t>(params->wdata), CACHE_LINE));

@@ -1,10 +1,11 @@
-/* attention-tile.h: one block of attention for a tile of up to 64 rows: the scores of all its positions and rows, the
- * weights, the weighted values. Included by attention-rows.h, which divides the work into blocks. Products are computed
- * by AMX if the processor has it and K and V are f16 (a prompt of 4,000 tokens: 9.9 instead of 15.3 s), otherwise by
- * vectors.
+/* attention-tile.h: computes one block of attention for a tile of up to 64 rows: the scores, the weights, and the
+ * weighted values. Included by attention-rows.h, which divides the work into blocks. Products are computed with AMX if
+ * the processor has AMX and K and V are f16. A prompt of 4,000 tokens then takes 9.9 instead of 15.3 s. Otherwise
+ * products are computed with vector instructions.
  *
- * In a tile the row is the fast index: one register holds 16 rows of one score, so that the maximum, the exponential
- * and the sum over positions need no sum across a register. That is why the queries are transposed (turn_rows). */
+ * In a tile, the row is the innermost index: a register holds the scores of 16 rows at one position. So the maximum,
+ * the exponential and the sum over positions are plain vector operations, without sums across a register. For this
+ * layout, the queries are transposed (turn_rows). */
 #pragma once
 
 #include <optional>
@@ -16,17 +17,17 @@
 
 namespace attention_rows {
 
-/* ---- what comes next --------------------------------------------------------------------------------------------- */
+/* ---- prefetching the next block ---------------------------------------------------------------------------------- */
 
-/* Fetches keys and values of the next block while the present one is computed, a few cache lines at a time: a core
- * waits for no more than about 16 requests, and would stop at the next one. Together with more sums in registers (SUMS)
- * that made 508 tokens behind 1,500 take 2,050 instead of 2,540 ms; before, a block was fetched while the one before it
- * was widened. */
+/* Prefetches keys and values of the next block while the current block is computed, a few cache lines at a time. A core
+ * allows only about 16 outstanding requests, and would stall at the next one. Before this class existed, the next block
+ * was prefetched all at once while the current one was converted to f32. This class, and more sums in registers (SUMS),
+ * reduced the time of 508 tokens after 1,500 tokens from 2,540 to 2,050 ms. */
 class ahead {
     const char *k, *v;
     size_t k_stride, v_stride;
-    int64_t k_bytes, v_bytes, at = 0; /* at: bytes of the position already asked for */
-    int left;                         /* positions */
+    int64_t k_bytes, v_bytes, at = 0; /* at: bytes of the current position that are already prefetched */
+    int left;                         /* positions left to prefetch */
 
   public:
     template <class T>
@@ -50,12 +51,13 @@ class ahead {
     }
 };
 
-/* Cache lines to fetch for each position that is packed, each step of a product by AMX, and each product of vectors. */
+/* Number of cache lines to prefetch for each packed position, for each step of an AMX product, and for each vector
+ * product. */
 constexpr int WHILE_PACKING = 2, WHILE_MULTIPLYING = 8, WHILE_SUMMING = 16;
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* Most blocks of a prompt are seen entirely: their mask is zero, and adding it is skipped. */
+/* Returns whether the mask is zero, so that it need not be added. This is true for most blocks of a prompt. */
 inline bool is_zero(const ggml_fp16_t *mask, int n)
 {
     unsigned any = 0;
@@ -65,7 +67,7 @@ inline bool is_zero(const ggml_fp16_t *mask, int n)
     return any == 0;
 }
 
-/* As bias() of attention-block.h; the scale is in the queries already (turn_rows). */
+/* Like bias() in attention-block.h. But the queries are already scaled (turn_rows). */
 inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *scores)
 {
     for (int i = 0; i < n && c.softcap != 0.0f; ++i) {
@@ -83,9 +85,9 @@ inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *
     }
 }
 
-/* As weigh() of attention-block.h, LANES rows at a time. A row that has not seen any position yet is weighed against 0:
- * minus infinity less minus infinity would be NaN, and minus infinity less 0 gives the weight 0 that is right. Lanes
- * that are no rows are computed, and ignored. */
+/* Like weigh() in attention-block.h, but for LANES rows at a time. For a row that has not seen any position yet, 0 is
+ * subtracted from the scores instead of the largest score, which is minus infinity. The difference of two infinities
+ * would be NaN, but exp(-inf - 0) is 0, the correct weight. Lanes without a row are computed, too, and ignored. */
 inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float *scores)
 {
     for (int r = 0; r < n_rows; r += LANES) {
@@ -115,7 +117,7 @@ inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float 
 
 /* ---- by vectors -------------------------------------------------------------------------------------------------- */
 
-/* To f32, once for all tiles of the block. */
+/* Converts n values to f32, once for all tiles of the block. */
 template <class T> void widen(const T *from, int64_t n, float *to)
 {
     for (int64_t i = 0; i < n; i += LANES) {
@@ -123,7 +125,8 @@ template <class T> void widen(const T *from, int64_t n, float *to)
     }
 }
 
-/* Scores of POSITIONS keys with VECTORS * LANES rows: a value of a key, broadcast, times a register of rows. */
+/* Computes the scores of POSITIONS keys with VECTORS * LANES rows. Each value of a key is broadcast, and multiplied
+ * with a register of rows. */
 template <int POSITIONS, int VECTORS>
 inline void tile_dots(const float *keys, const float *queries, int64_t size, float *scores)
 {
@@ -147,10 +150,12 @@ inline void tile_dots(const float *keys, const float *queries, int64_t size, flo
 }
 
 constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2;
-constexpr int SUMS = LANES == 16 ? 24 : 12; /* sums in the 32 or 16 registers; 16 and 8 of them were slower */
+constexpr int SUMS = LANES == 16 ? 24 : 12; /* number of sums that are kept in the 32 or 16 registers; 16 or 8 sums were
+                                             * slower */
 
-/* Rows r ... r + VECTORS * LANES - 1 with all n positions, as many positions at once as SUMS allows. Every sum is added
- * up in the same order, however many there are at once: the bits do not depend on n. */
+/* Computes the scores of rows r to r + VECTORS * LANES - 1 with all n positions, as many positions at once as SUMS
+ * allows. The order of additions in a sum does not depend on how many sums are computed at once. So the bits of a score
+ * do not depend on n. */
 template <int VECTORS>
 inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n, ahead &next)
 {
@@ -171,9 +176,9 @@ inline void tile_columns_score(const call &c, const scratch &t, const float *que
     }
 }
 
-/* Computes no more vectors than there are rows for: a prompt beside decoding streams has about ten tokens in a step.
- * With full tiles of 64 rows, a prompt of 2,000 tokens beside four streams took 3.0 times as long as alone; now it
- * takes 1.8 times. */
+/* Computes only as many vectors as there are rows. While other streams decode, a step has only about ten tokens of a
+ * prompt. With full tiles of 64 rows, a prompt of 2,000 tokens next to four decoding streams took 3.0 times as long as
+ * alone. Now it takes 1.8 times as long. */
 inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n, ahead &next)
 {
     for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
@@ -186,7 +191,7 @@ inline void tile_score(const call &c, const scratch &t, const float *queries, in
     }
 }
 
-/* Adds the weighted values of n positions to N rows, VECTORS registers of columns from d on. */
+/* Adds the weighted values of n positions to N rows, for VECTORS registers of columns from column d on. */
 template <int N, int VECTORS>
 inline void tile_columns(const row *rows, const float *weights, const float *values, int64_t size, int n, int64_t d)
 {
@@ -251,7 +256,8 @@ inline void attend_tile_by_vectors(const call &c, const scratch &t, int64_t tile
 
 #ifdef ATTENTION_BY_AMX
 
-/* Two planes of bf16 take the bytes of one matrix of floats: the high one first, then the low one. */
+/* Returns a matrix in memory for floats. Its two bf16 planes take the same number of bytes as one plane of floats. The
+ * high plane comes first. */
 inline attention_amx::matrix planes_at(float *at, int64_t n_values, int64_t stride)
 {
     char *high = reinterpret_cast<char *>(at);
@@ -284,9 +290,9 @@ inline void put(const attention_amx::matrix &to, int64_t row, int64_t n_bytes, _
     _mm512_storeu_si512(to.low + row * to.stride + n_bytes, low);
 }
 
-/* Keys and values of a block as planes. Where n is odd or not a multiple of DEPTH, the values of the positions that are
- * not there are zero: whatever is in the scratch would be multiplied with a weight of 0, and NaN * 0 is NaN. Keys need
- * no such padding of positions: a score that nobody reads may be anything. */
+/* Splits the keys and values of a block into planes. If n is not a multiple of DEPTH, the values of the missing
+ * positions are set to zero. Otherwise old contents of the scratch would be multiplied with a weight of 0, and NaN * 0
+ * is NaN. Keys need no such padding, because the scores of missing positions are never read. */
 inline void pack(const call &c, const scratch &t, const span<ggml_fp16_t> &s, ahead &next)
 {
     using namespace attention_amx;
@@ -310,7 +316,7 @@ inline void pack(const call &c, const scratch &t, const span<ggml_fp16_t> &s, ah
     }
 }
 
-/* Transposes 16 rows of 16 pairs: planes_of(i) makes row i, which becomes column i of `to`. */
+/* Transposes 16 rows of 16 pairs. planes_of(i) returns row i, which becomes column i of `to`. */
 template <class F>
 inline void turn_pairs(const attention_amx::matrix &to, int64_t first_row, int64_t n_bytes, const F &planes_of)
 {
@@ -327,7 +333,8 @@ inline void turn_pairs(const attention_amx::matrix &to, int64_t first_row, int64
     }
 }
 
-/* 16 queries as the right factor of keys * queries: pairs of neighboring values of a query in one column. */
+/* Stores 16 queries as the right factor of the product keys * queries. Each query is a column of pairs of neighboring
+ * values. */
 inline void pack_queries(const call &c, const scratch &t, int64_t first, const row *rows)
 {
     using namespace attention_amx;
@@ -341,7 +348,8 @@ inline void pack_queries(const call &c, const scratch &t, int64_t first, const r
     }
 }
 
-/* Weights as the left factor of weights * values: they come by positions and are needed by rows. */
+/* Stores the weights as the left factor of the product weights * values. The weights are computed position by position,
+ * but the left factor is stored row by row. */
 inline void pack_weights(const scratch &t, int n_rows, int n)
 {
     using namespace attention_amx;
@@ -379,7 +387,7 @@ inline void attend_tile_by_amx(const call &c, const scratch &t, int64_t tile, co
 
 /* ---- by either --------------------------------------------------------------------------------------------------- */
 
-/* Keys and values of a block in the layout that the tiles multiply: planes for AMX, floats otherwise. */
+/* Stores keys and values of a block in the layout that the tiles use: planes for AMX, otherwise floats. */
 template <class T> void prepare(const call &c, const scratch &t, const span<T> &s, ahead &next)
 {
 #ifdef ATTENTION_BY_AMX
@@ -397,7 +405,8 @@ template <class T> void prepare(const call &c, const scratch &t, const span<T> &
     }
 }
 
-/* Transposes and scales LANES_MAX rows from `first` on. A row whose query is NULL does not exist and becomes zero. */
+/* Transposes and scales LANES_MAX rows from row `first` on. A row whose query is NULL does not exist, and becomes
+ * zero. */
 inline void turn_rows(const call &c, const scratch &t, int64_t first, const row *rows)
 {
 #ifdef ATTENTION_BY_AMX
@@ -439,7 +448,8 @@ inline void attend_tile(const call &c, const scratch &t, int64_t tile, const row
     attend_tile_by_vectors(c, t, tile, rows, n_rows, n, next);
 }
 
-/* The processor state of a thread while it attends by tiles: AMX's tile shapes, which the destructor gives back. */
+/* Sets the shapes of AMX tiles for this thread while it computes attention in tiles. The destructor restores the
+ * earlier shapes. */
 struct tile_state {
 #ifdef ATTENTION_BY_AMX
     std::optional<attention_amx::tiles> tiles;

@@ -1,5 +1,5 @@
-/* attention-turn.h: transposes a square of 16 rows of 16 numbers (or pairs of bf16) of 32 bits, each row a register. In
- * registers it takes 64 shuffles and no memory. */
+/* attention-turn.h: transposes a square of 16 rows with 16 numbers (or pairs of bf16) of 32 bits. Each row is a
+ * register. The transposition takes 64 shuffles and no memory access. */
 #pragma once
 
 #if defined(__AVX512F__)
@@ -8,7 +8,8 @@
 
 namespace attention_turn {
 
-/* In four rounds of 16 shuffles: by single numbers, by pairs, then by quarters of a register twice. */
+/* Works in four rounds of 16 shuffles. The first round exchanges single numbers, the second pairs, and the last two
+ * quarters of a register. */
 inline void turn(__m512i *rows)
 {
     __m512i by_2[16], by_4[16];

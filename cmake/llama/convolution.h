@@ -1,12 +1,13 @@
-/* convolution.h: the short convolutions of recurrent layers: each output is a weighted sum of the last few inputs (up
- * to 8) of its channel. Included by ggml/src/ggml-cpu/ops.cpp.
+/* convolution.h: the short convolutions of recurrent layers. Each output is a weighted sum of the latest inputs (up to
+ * 8) of its channel. Included by ggml/src/ggml-cpu/ops.cpp.
  *
- * llama.cpp's graph first appends the inputs of this step to the former ones (concat, a row for each channel), then
- * computes the sums (ssm_conv, a row for each token). Both transpose a matrix: here in squares that fit the registers,
- * by all threads. llama.cpp does the first with one thread, number by number. Where the graph leaves the former inputs
- * in their cells (src[2] of ssm_conv, 0012-unequal.patch), consume() reads and updates them there, and nothing is
- * transposed. All ways add up a number in the same order, whatever is computed beside it: a session's answer has the
- * same bits in any mix of tokens. */
+ * llama.cpp's graph has two operations. The first (concat) appends the inputs of this step to earlier inputs; its
+ * result has a row for each channel. The second (ssm_conv) computes the sums; its result has a row for each token. Both
+ * operations transpose a matrix. This code transposes squares that fit into the registers, with all threads.
+ * llama.cpp's concat uses one thread, and copies number by number. With 0012-unequal.patch, the graph leaves the
+ * earlier inputs in their cells (src[2] of ssm_conv). Then consume() reads and updates them there, and nothing is
+ * transposed. All functions add up the terms of a sum in the same order, whatever else is in the batch. So a session's
+ * answer has the same bits in any batch. */
 #pragma once
 
 #include <algorithm>
@@ -20,10 +21,10 @@ namespace convolution {
 
 using namespace vectors;
 
-constexpr int WIDTH_MAX = 8;             /* inputs of one sum */
+constexpr int WIDTH_MAX = 8;             /* maximum number of inputs of a sum */
 constexpr int64_t PIECE = 4 * LANES_MAX; /* channels that a thread takes at once */
 
-/* to[j][i] = from[i][j] of a square; strides in floats. */
+/* Transposes a square: to[j][i] = from[i][j]. Strides are in floats. */
 inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_stride)
 {
 #if defined(__AVX512F__)
@@ -44,7 +45,7 @@ inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_s
 #endif
 }
 
-/* As above, for a corner that is not a whole square. */
+/* Transposes a part at the edge of a matrix that is smaller than a square. */
 inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
 {
     for (int64_t i = 0; i < n_from; ++i) {
@@ -54,7 +55,7 @@ inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_s
     }
 }
 
-/* Transposes any matrix: n_from rows of `from` become the columns of n_to rows of `to`. */
+/* Transposes any matrix. The n_from rows of `from` become the columns of `to`, which has n_to rows. */
 inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
 {
     for (int64_t j = 0; j < n_to; j += LANES) {
@@ -71,10 +72,11 @@ inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t 
     }
 }
 
-/* ---- former inputs and these ------------------------------------------------------------------------------------- */
+/* ---- concat: appending the inputs of this step to earlier inputs
+ * --------------------------------------------------- */
 
-/* Returns whether the concatenation is the one that put_together is for: the inputs of this step are transposed in
- * memory (a row of the tensor is a column there), the former ones are not. */
+/* Returns whether put_together can compute this concat operation. In memory, the inputs of this step must be transposed
+ * (a row of the tensor is a column in memory), and the earlier inputs must not. */
 inline bool is_turned(const ggml_tensor *op)
 {
     const ggml_tensor *former = op->src[0], *these = op->src[1];
@@ -83,7 +85,7 @@ inline bool is_turned(const ggml_tensor *op)
            op->nb[0] == sizeof(float);
 }
 
-/* Appends the inputs of this step to the former ones, channel by channel. */
+/* Appends the inputs of this step (`these`) to the earlier inputs (`former`), channel by channel. */
 inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
 {
     const ggml_tensor *former = op->src[0], *these = op->src[1];
@@ -103,9 +105,9 @@ inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
     }
 }
 
-/* ---- weighing ---------------------------------------------------------------------------------------------------- */
+/* ---- ssm_conv: weighted sums ------------------------------------------------------------------------------------- */
 
-/* Returns whether weigh_all can compute it; llama.cpp's own kernel does otherwise. */
+/* Returns whether weigh_all can compute the operation. Otherwise llama.cpp's own kernel computes it. */
 inline bool fits(const ggml_tensor *op)
 {
     const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
@@ -113,8 +115,9 @@ inline bool fits(const ggml_tensor *op)
            kernel->ne[0] <= WIDTH_MAX && op->ne[0] % LANES_MAX == 0;
 }
 
-/* All tokens of LANES channels of a sequence. `turned` holds inputs as [token][channel]: the last width - 1 ones from
- * before, then up to LANES tokens; the last width - 1 of them are moved to its front for the next round. */
+/* Computes the sums for all tokens of a sequence, for LANES channels. `turned` holds inputs as [token][channel]: first
+ * the width - 1 inputs before the current tokens, then the inputs of up to LANES tokens. The latest width - 1 inputs
+ * are moved to the front for the next tokens. */
 inline void weigh(const ggml_tensor *op, int64_t seq, int64_t channel)
 {
     const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
@@ -153,9 +156,9 @@ inline void weigh_all(const ggml_compute_params *params, const ggml_tensor *op)
     }
 }
 
-/* ---- weighing what is there and what comes ----------------------------------------------------------------------- */
+/* ---- ssm_conv with earlier inputs in cells ----------------------------------------------------------------------- */
 
-/* A convolution whose former inputs stay in the cells of the recurrent state. The inputs of this step are a row for
+/* A convolution whose earlier inputs stay in the cells of the recurrent state. The inputs of this step have a row for
  * each token. */
 struct step {
     const ggml_tensor *inputs, *kernel, *former, *cells;
@@ -176,7 +179,7 @@ struct step {
     {
         return reinterpret_cast<float *>(static_cast<char *>(op->data) + seq * op->nb[2] + token * op->nb[1]);
     }
-    /* Returns the former inputs of a sequence, in its cell: width - 1 for each channel. */
+    /* Returns the earlier inputs of a sequence, which are in its cell: width - 1 inputs for each channel. */
     float *state(int64_t seq) const
     {
         const int64_t cell = static_cast<const int32_t *>(cells->data)[seq];
@@ -184,7 +187,8 @@ struct step {
     }
 };
 
-/* N former inputs (or weights) of n_lanes channels, transposed: columns[i] has input i of all channels. */
+/* Loads and transposes N earlier inputs (or weights) of n_lanes channels. columns[i] receives input i of all
+ * channels. */
 template <int N> inline void load_columns(const float *from, int n_lanes, lanes *columns)
 {
     float each[N + 1][LANES] = {};
@@ -207,12 +211,13 @@ template <int N> inline void store_columns(float *to, int n_lanes, const lanes *
     }
 }
 
-/* All tokens of `n_lanes` channels from `at` on. The last inputs stay in registers and move up by one for each token;
- * at the end they are the new state. Fewer channels than LANES go through `part`: reading a whole register there would
- * go beyond the row, and writing one would overwrite the next. */
+/* Computes the sums for all tokens, for n_lanes channels from channel `at` on. The latest inputs stay in registers, and
+ * move by one position for each token. At the end they are the new state. If n_lanes is less than LANES, data are
+ * copied through `part`. Loading a whole register would read beyond the row, and storing one would overwrite the next
+ * row. */
 template <int WIDTH> inline void consume(const step &s, int64_t seq, int64_t at, int n_lanes)
 {
-    lanes weights[WIDTH], last[WIDTH] = {}; /* last: the inputs that a token sees, the newest one at the end */
+    lanes weights[WIDTH], last[WIDTH] = {}; /* last: the WIDTH latest inputs, the newest at the end */
     float *state = s.state(seq) + at * (WIDTH - 1);
     load_columns<WIDTH>(static_cast<const float *>(s.kernel->data) + at * WIDTH, n_lanes, weights);
     load_columns<WIDTH - 1>(state, n_lanes, last);
@@ -252,7 +257,7 @@ template <int WIDTH> inline void consume_all(const ggml_compute_params *params, 
     }
 }
 
-/* The width is a constant of the template, so that the loops over it are unrolled and `last` stays in registers. */
+/* The width is a template parameter. So the loops over it are unrolled, and `last` stays in registers. */
 inline void consume_all(const ggml_compute_params *params, const step &s)
 {
     switch (s.kernel->ne[0]) {

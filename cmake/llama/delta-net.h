@@ -1,16 +1,16 @@
-/* delta-net.h: gated delta nets with one decay per head, the recurrent state of Qwen's hybrid models. Included by
- * ggml/src/ggml-cpu/ops.cpp; llama.cpp's own kernel computes the other shapes.
+/* delta-net.h: computes gated delta nets with one decay per head, which are the recurrent layers of Qwen's hybrid
+ * models. Included by ggml/src/ggml-cpu/ops.cpp. llama.cpp's own kernel computes all other shapes.
  *
- * A head's state is a square matrix. The operation stores it transposed, so that each row belongs to one value of the
- * output and needs no other row (https://arxiv.org/abs/2412.06464, (10)):
+ * A head's state is a square matrix. It is stored transposed, so that each row belongs to one value of the output, and
+ * rows are independent of each other. For each token (https://arxiv.org/abs/2412.06464, equation 10):
  *   change = beta * (value - decay * (row * key))
  *   row = decay * row + change * key
  *   output = row * query / sqrt(size) = (decay * (row before * query) + change * (key * query)) / sqrt(size)
- * The second form of the output needs only the row before the token: one pass over the row gives its products with key
- * and query, a second one updates it. llama.cpp's kernel goes over the whole state four times for each token. Here two
- * rows stay in registers (with the 32 of AVX-512) while up to TOGETHER tokens are consumed. Each row is updated token by
- * token, in the same order however many tokens come together and however many threads there are: the same tokens give
- * the same bits. */
+ * The second formula for the output uses the row before its update. So one pass over the row computes its products with
+ * key and query, and a second pass updates the row. llama.cpp's kernel makes four passes over the whole state for each
+ * token. This code keeps two rows in registers while it consumes up to TOGETHER tokens (with the 32 registers of
+ * AVX-512). Each row is updated token by token. The order does not depend on the number of tokens in the batch, nor on
+ * the number of threads. So the same tokens give the same bits. */
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,13 @@ namespace delta_net {
 
 using namespace vectors;
 
-constexpr int TOGETHER = 16; /* tokens that two rows consume before they go back to memory */
+constexpr int TOGETHER = 16; /* tokens that two rows consume before the rows are stored to memory */
 constexpr int PIECE = 32;    /* rows of a state that a thread takes at once */
 
-/* One operation. Two layouts: cells == NULL is llama.cpp's own, in which the states of a step are side by side and the
- * new ones follow the output. With cells (0012-unequal.patch) each state stays in its cell and is updated there, so
- * that sequences with different numbers of tokens need no moving of states. */
+/* One operation. There are two layouts of states. If `cells` is NULL, the layout is llama.cpp's own: the states of the
+ * step are adjacent, and the new states are stored after the output. With `cells` (0012-unequal.patch), each state
+ * stays in its cell and is updated there. So no states are moved, even if the sequences have different numbers of
+ * tokens. */
 struct call {
     const ggml_tensor *q, *k, *v, *gate, *beta, *state;
     ggml_tensor *dst;
@@ -41,7 +42,8 @@ struct call {
           cells(op->src[6] != nullptr ? static_cast<const int32_t *>(op->src[6]->data) : nullptr)
     {}
 
-    /* Other sizes, a decay for each value, and states after every token are left to llama.cpp's own kernel. */
+    /* Returns whether this code can compute the operation. llama.cpp's own kernel computes operations with other sizes,
+     * with a decay for each value, or with states after every token. */
     bool fits() const
     {
         const bool newest_only = ggml_get_op_params_i32(dst, 0) == 1;
@@ -57,17 +59,17 @@ struct call {
 
 /* Inputs, state and outputs of one head of one sequence. */
 struct head {
-    const float *q, *k, *v, *gate, *beta;                /* of the first token */
-    size_t q_next, k_next, v_next, gate_next, beta_next; /* floats from token to token */
+    const float *q, *k, *v, *gate, *beta;                /* inputs of the first token */
+    size_t q_next, k_next, v_next, gate_next, beta_next; /* distance in floats between two tokens */
     const float *before;
-    float *after, *out; /* `after` is `before` where states stay in their cells */
+    float *after, *out; /* `after` equals `before` if states stay in their cells */
     size_t out_next;
 
     head(const call &c, int64_t seq, int64_t at)
     {
         const auto of = [&](const ggml_tensor *t, size_t *next) {
             *next = t->nb[2] / sizeof(float);
-            const int64_t n_share = c.n_seqs / t->ne[3]; /* sequences that have this input in common */
+            const int64_t n_share = c.n_seqs / t->ne[3]; /* number of sequences that share this input */
             return reinterpret_cast<const float *>(static_cast<const char *>(t->data) + seq / n_share * t->nb[3] +
                                                    at % t->ne[1] * t->nb[1]);
         };
@@ -87,7 +89,7 @@ struct head {
     }
 };
 
-/* Up to TOGETHER tokens that are consumed together: the numbers that are the same for all rows. */
+/* Up to TOGETHER tokens that are consumed together, with the numbers that are the same for all rows of the state. */
 struct tokens {
     int64_t first, n;
     float decay[TOGETHER], beta[TOGETHER], key_query[TOGETHER];
@@ -111,8 +113,8 @@ template <int VECTORS> inline tokens tokens_of(const head &h, int64_t first, int
     return all;
 }
 
-/* Feeds the tokens to rows at and at + 1, and writes their values of the output. The first tokens of a call read the
- * state from `before`, later ones from `after`: they continue what the first ones left. */
+/* Updates the rows `at` and at + 1 with the tokens, and writes the output values of these rows. The first tokens of a
+ * call read the state from `before`. Later tokens read it from `after`, where the earlier tokens have stored it. */
 template <int VECTORS> inline void consume(const head &h, const tokens &all, int64_t at, float scale)
 {
     constexpr int SIZE = VECTORS * LANES;
@@ -164,7 +166,7 @@ template <int VECTORS> inline void compute_piece(const call &c, int64_t piece)
     }
 }
 
-/* All threads call it and draw pieces from a counter, as in attention-rows.h. */
+/* Called by all threads. The threads take pieces with a shared counter, as in attention-rows.h. */
 inline void compute(const ggml_compute_params *params, const call &c)
 {
     if (params->ith == 0) {

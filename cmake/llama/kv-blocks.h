@@ -1,24 +1,26 @@
-// kv-blocks.h: the block table of a KV cache in host memory whose sequences have streams of their own. A block is the
-// memory of KV_BLOCK neighboring cells, in all layers. The table says which block holds the cells of a stream, so that
-// sequences with the same beginning refer to the same memory. A stream gets a block of its own before it writes into a
-// shared one. vLLM's PagedAttention has such tables, too (https://arxiv.org/abs/2309.06180).
+// kv-blocks.h: the block table of a KV cache in host memory in which each sequence has its own stream. A block is the
+// memory of KV_BLOCK neighboring cells, in all layers. The table says which blocks hold the cells of a stream. So
+// sequences with the same beginning can share memory. Before a stream writes into a shared block, it gets its own copy
+// of the block. vLLM's PagedAttention has such tables, too (https://arxiv.org/abs/2309.06180).
 //
-// The table changes only between two steps, by the thread that owns the context. Attention (attention-rows.h) reads it
-// during a step: it finds the table in `extra` of the tensors of K and V.
+// The table changes only between two steps, by the thread that owns the context. Attention (attention-rows.h) reads the
+// table during a step. It finds the table in the member `extra` of the tensors of K and V.
 //
-// A block to which no stream refers holds zeros. Attention gives weight 0 to the cells beside those that it wants, and
-// 0 times an infinity that a stranger left there would be NaN.
+// A block to which no stream refers contains zeros. Reason: attention also reads cells that it does not need, with
+// weight 0. If another sequence had left an infinity there, 0 times infinity would be NaN.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-constexpr uint32_t KV_BLOCK = 64;        // cells. Attention reads at most as many at once (BLOCK in attention-block.h)
-constexpr int64_t KV_HEAD_MULTIPLE = 16; // the values of a head that uses a block table are a multiple (LANES_MAX)
+constexpr uint32_t KV_BLOCK = 64;        // cells of a block. Attention reads at most this many cells at once (BLOCK in
+                                         // attention-block.h)
+constexpr int64_t KV_HEAD_MULTIPLE = 16; // with a block table, head sizes must be multiples of this number (LANES_MAX)
 
 class kv_blocks {
   public:
-    // The block that a stream may write into. If copy_from is not `block`, the cells of copy_from must be copied there.
+    // The block into which a stream can write. If copy_from is not equal to `block`, the caller must first copy the
+    // cells of copy_from into `block`.
     struct target {
         uint32_t block, copy_from;
     };
@@ -31,7 +33,7 @@ class kv_blocks {
     {
         return n;
     }
-    // Cells of a stream.
+    // Returns the number of cells of a stream.
     uint32_t n_cells() const
     {
         return n * KV_BLOCK;
@@ -46,8 +48,8 @@ class kv_blocks {
         return blocks[stream * n + i] != NONE;
     }
 
-    // Returns the block of the i-th KV_BLOCK cells of a stream. Cells that were never written to have the block that
-    // they would have without a table. What is read there has no weight.
+    // Returns the i-th block of a stream. A block that was never written is at its position without a table. It may be
+    // read, because its cells have weight 0.
     uint32_t at(uint32_t stream, uint32_t i) const
     {
         const uint32_t own = stream * n + i;
@@ -60,14 +62,14 @@ class kv_blocks {
         return (int64_t)at(stream, cell / KV_BLOCK) * KV_BLOCK + cell % KV_BLOCK;
     }
 
-    // Returns whether other streams refer to this block, too.
+    // Returns whether other streams also refer to this block.
     bool is_shared(uint32_t stream, uint32_t i) const
     {
         const uint32_t block = blocks[stream * n + i];
         return block != NONE && n_refs[block] > 1;
     }
 
-    // Makes block i of `to`, which has none, the one of `from`.
+    // Makes block i of `to` refer to block i of `from`. `to` must not have a block i yet.
     void share(uint32_t from, uint32_t to, uint32_t i)
     {
         if (blocks[from * n + i] != NONE) {
@@ -75,8 +77,8 @@ class kv_blocks {
         }
     }
 
-    // Gives the stream a block that no other stream refers to. There is always one: there are as many blocks as
-    // references, and this reference counts only once.
+    // Gives the stream a block to which no other stream refers. There is always such a block, because there are as many
+    // blocks as possible references.
     target own(uint32_t stream, uint32_t i)
     {
         const uint32_t index = stream * n + i;
@@ -92,8 +94,8 @@ class kv_blocks {
         return {blocks[index], before};
     }
 
-    // Takes block i from the stream. Returns whether it had one to which no stream refers any more: the caller must
-    // fill `*block` with zeros.
+    // Takes block i from the stream. Returns true if no stream refers to this block any more. Then the caller must fill
+    // the block number *block with zeros.
     bool take(uint32_t stream, uint32_t i, uint32_t *block)
     {
         const uint32_t index = stream * n + i;
@@ -111,7 +113,8 @@ class kv_blocks {
         n_refs[block]++;
     }
 
-    // The block that the stream would have without a table, if it is free: neighboring cells are neighbors in memory.
+    // Returns a free block. Prefers the block at the position without a table, because then neighboring cells are
+    // neighbors in memory.
     uint32_t free_block(uint32_t index)
     {
         if (n_refs[index] == 0) {
@@ -123,8 +126,8 @@ class kv_blocks {
         return next;
     }
 
-    uint32_t n;                   // blocks of a stream
+    uint32_t n;                   // number of blocks of a stream
     uint32_t next = 0;            // where the search for a free block begins
     std::vector<uint32_t> blocks; // [stream][i]
-    std::vector<uint16_t> n_refs; // of each block
+    std::vector<uint16_t> n_refs; // number of references to each block
 };

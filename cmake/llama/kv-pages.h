@@ -1,7 +1,7 @@
-// kv-pages.h: the memory pages behind the cells of a KV cache in host memory. Its buffer is reserved addresses, which
-// take memory only when they are written to (ggml-backend.cpp), so that opening a context of 8 GiB writes nothing. The
-// pages of cells that hold no token any more are given back to the system here; until they are written again they read
-// as zeros. Called by the thread that owns the context, between two steps.
+// kv-pages.h: returns memory pages of a KV cache in host memory to the system. The cache's buffer consists of reserved
+// addresses, which take memory only when they are written (ggml-backend.cpp). So opening a context of 8 GiB writes
+// nothing. When cells no longer hold tokens, these functions return their pages. Such pages contain zeros until they
+// are written again. Called by the thread that owns the context, between two steps.
 #pragma once
 
 #include "ggml-backend.h"
@@ -16,8 +16,8 @@
 #include <unistd.h>
 #endif
 
-// Forbids large pages. The first token of a sequence would otherwise take a whole large page in each layer, for K and
-// for V.
+// Forbids large pages for this memory. Otherwise the first token of a sequence would take a whole large page for K and
+// another for V, in each layer.
 inline void kv_pages_small(void *from, size_t n_bytes)
 {
 #ifdef __linux__
@@ -28,8 +28,8 @@ inline void kv_pages_small(void *from, size_t n_bytes)
 #endif
 }
 
-// Gives back the whole pages within these bytes. A page that is only partly within them also holds cells of others: it
-// stays.
+// Returns the whole pages within these bytes to the system. A page that is only partly within these bytes stays,
+// because it also holds other cells.
 inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 {
 #ifdef __linux__
@@ -45,8 +45,8 @@ inline void kv_pages_give_back_bytes(char *from, size_t n_bytes)
 #endif
 }
 
-// Fills these bytes with zeros. Whole pages are given back to the system. Zeros are written only into the parts of
-// pages at both ends.
+// Fills these bytes with zeros. Returns whole pages to the system, and writes zeros only into the incomplete pages at
+// both ends.
 inline void kv_pages_clear(char *from, size_t n_bytes)
 {
 #ifdef __linux__
@@ -61,9 +61,9 @@ inline void kv_pages_clear(char *from, size_t n_bytes)
 #endif
 }
 
-// Gives back cells [i0, i1) of the n_cells of a stream. A cell is a row of the tensor, or a column of V where that is
-// transposed (without flash attention): then each row gives back its own pages. Memory of a device cannot be given back
-// in parts.
+// Returns the pages of cells [i0, i1) to the system. A stream has n_cells cells. A cell is a row of the tensor. Without
+// flash attention, V is transposed, and a cell is a column of V. Then each row returns its own pages. Memory of a
+// device cannot be returned in parts.
 inline void kv_pages_give_back(ggml_tensor *t, uint32_t i0, uint32_t i1, uint32_t n_cells, bool is_transposed)
 {
     if (t == nullptr ||

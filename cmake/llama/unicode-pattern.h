@@ -1,10 +1,9 @@
-/* unicode-pattern.h: the patterns of pre-tokenizers as trees. Added to llama.cpp's src/ by cmake/llama.sh, used by
- * unicode-split.h. Any thread.
+/* unicode-pattern.h: parses the patterns (regular expressions) of pre-tokenizers into trees. cmake/llama.sh adds this
+ * file to llama.cpp's src/. Used by unicode-split.h. Any thread.
  *
- * The dialect is the part of ECMAScript that the patterns use: alternatives, groups, sets, greedy repetitions,
- * lookaheads, `$`. Anything else is a std::runtime_error, which makes the model fail to load: a pattern that was
- * understood only in part would split texts into other tokens than the model was trained with, and nobody would
- * notice. */
+ * The patterns use these parts of ECMAScript: alternatives, groups, sets, greedy repetitions, lookaheads, `$`. For
+ * anything else, the parser throws std::runtime_error, and the model cannot be loaded. If the parser ignored a part of
+ * a pattern, texts would be split into other tokens than in training, and nobody would notice. */
 #pragma once
 
 #include <algorithm>
@@ -25,7 +24,7 @@ struct char_range {
     uint32_t first, last;
 };
 
-/* Ascending, disjoint, not adjacent. */
+/* The ranges are ascending, disjoint and not adjacent. */
 using char_ranges = std::vector<char_range>;
 
 inline char_ranges ranges_joined(char_ranges all)
@@ -69,7 +68,8 @@ inline char_ranges ranges_common(const char_ranges &a, const char_ranges &b)
     return ranges_negated(ranges_united(ranges_negated(a), ranges_negated(b)));
 }
 
-/* A set with a table for the characters below 256, which most texts consist of, and a binary search for the others. */
+/* A set of characters. It has a table for the characters below 256, which are the most frequent, and uses binary search
+ * for all others. */
 struct char_set {
     bool low[256] = {};
     char_ranges ranges;
@@ -101,7 +101,7 @@ struct node {
     enum kind_type { SET, SEQUENCE, CHOICE, REPEAT, AHEAD, END } kind;
 
     char_ranges set;           /* SET */
-    std::vector<node> parts;   /* of all others but END */
+    std::vector<node> parts;   /* for all kinds except SET and END */
     uint32_t min = 1, max = 1; /* REPEAT */
     bool negated = false;      /* AHEAD */
 
@@ -117,8 +117,9 @@ struct node {
     }
 };
 
-/* Turns a pattern into a tree, by recursive descent. (A|B) and (?=A)B of sets A and B become sets themselves: a
- * repetition of a set is one instruction of the program, any other repetition waits on the heap for each character. */
+/* Parses a pattern into a tree, by recursive descent. If A and B are sets, (A|B) and (?=A)B become one set. This
+ * matters for repetitions: repeating a set is one instruction of the program, while any other repetition stores a
+ * choice on the heap for each character. */
 class parser {
   public:
     explicit parser(std::vector<uint32_t> pattern) : text(std::move(pattern)) {}
@@ -219,7 +220,7 @@ class parser {
         if (is_next('?') || is_next('+') || is_next('*') || is_next('{')) {
             fail("a repetition of another kind");
         }
-        if (body.can_be_empty()) { /* it could be repeated for ever without moving on */
+        if (body.can_be_empty()) { /* such a repetition could match the empty string forever */
             fail("a repetition of something that may be empty");
         }
         return {node::REPEAT, {}, {std::move(body)}, min, max, false};

@@ -1,18 +1,19 @@
-/* unicode-split.h: splits text by the patterns of pre-tokenizers, as std::regex would, in linear time and with a stack
- * whose depth the pattern bounds, not the text. Added to llama.cpp's src/ by cmake/llama.sh, used by unicode.cpp. Any
- * thread.
+/* unicode-split.h: splits text by the patterns of pre-tokenizers. The result is that of std::regex, but takes linear
+ * time, and the depth of the stack depends only on the pattern. cmake/llama.sh adds this file to llama.cpp's src/. Used
+ * by unicode.cpp. Any thread.
  *
- * std::regex recurses for each character: 40,000 letters in a request overflowed the stack of any thread and ended the
- * process. Here a pattern becomes a small program, in which a repeated set of characters is one instruction. The
- * program backtracks, because the first match in the order of the alternatives must win, as in ECMAScript; an automaton
- * would find the longest one. Its choices wait in a vector on the heap. Two rules keep both time and heap linear:
- *   - a repetition that has failed from a position on is not tried again from there (range_failed);
- *   - a choice whose other side is the end of the pattern cannot fail: all older choices are superfluous and dropped
- *     (push).
- * Steps are counted all the same: a pattern for which the two rules are not enough is an error after STEPS_PER_CHAR
- * steps for each character, and not a hang.
+ * std::regex recurses for each character. So 40,000 letters in a request overflowed the stack of any thread and ended
+ * the process. This code compiles a pattern to a small program, in which a repeated set of characters is one
+ * instruction. The program backtracks, because the first match in the order of the alternatives must win, as in
+ * ECMAScript. A finite automaton would find the longest match instead. The alternatives that are still to be tried
+ * (choices) are stored in a vector on the heap. Two rules keep both time and heap linear:
+ *   - A repetition that has failed from a position on is not tried again from there (range_failed).
+ *   - A choice whose alternative is the end of the pattern cannot fail. So all older choices are dropped, because they
+ *     will never be needed (push).
+ * There is also a limit on steps, STEPS_PER_CHAR for each character. If the two rules are not enough for a pattern, the
+ * result is an error and not a hang.
  *
- * A pattern that matches the empty string is a std::runtime_error, which makes the model fail to load. */
+ * For a pattern that matches the empty string, std::runtime_error is thrown, and the model cannot be loaded. */
 #pragma once
 
 #include <algorithm>
@@ -38,11 +39,11 @@ constexpr uint64_t STEPS_PER_CHAR = 256;
 struct instruction {
     enum op_type {
         MATCH,
-        SET,    /* one character of `set`, then `next` */
-        REPEAT, /* min to max of `set`, as many as possible first, then `next` */
-        SPLIT,  /* `next`, or else `other` */
-        AHEAD,  /* `other` must (not, if negated) match here, then `next` */
-        END,    /* only at the end of the text, then `next` */
+        SET,    /* matches one character of `set`, then continues at `next` */
+        REPEAT, /* matches min to max characters of `set`, as many as possible first, then continues at `next` */
+        SPLIT,  /* continues at `next`; if that fails, at `other` */
+        AHEAD,  /* continues at `next` if `other` matches here (if negated: does not match) */
+        END,    /* continues at `next` if this is the end of the text */
     } op;
 
     uint32_t next = 0, other = 0, set = 0, min = 0, max = 0;
@@ -51,10 +52,10 @@ struct instruction {
 
 class program {
   public:
-    std::vector<instruction> code; /* code[0] is the MATCH of everything, lookaheads too */
+    std::vector<instruction> code; /* code[0] is MATCH, the end of the pattern and of all lookaheads */
     std::vector<char_set> sets;
     uint32_t start;
-    char_set first; /* the characters that a match may begin with: search() passes over the others at once */
+    char_set first; /* the characters with which a match can begin. search() skips all other characters */
 
     explicit program(const node &pattern) : code(1), start(0), first(first_of(pattern))
     {
@@ -98,7 +99,8 @@ class program {
         return add({op, next, 0, static_cast<uint32_t>(sets.size() - 1), min, max, false});
     }
 
-    /* Code for n that goes on at `next`; returns where it begins. The depth is the pattern's. */
+    /* Adds the instructions for node n, which continue at `next`. Returns the index of the first instruction. Recurses
+     * as deeply as the pattern nests. */
     uint32_t emit(const node &n, uint32_t next)
     {
         switch (n.kind) {
@@ -152,14 +154,14 @@ class program {
 
 /* ---- running it -------------------------------------------------------------------------------------------------- */
 
-/* Finds matches in one text. One thread; the program may be shared. */
+/* Finds matches in one text. One thread uses a matcher. Several matchers can share a program. */
 template <typename CharT> class matcher {
   public:
     explicit matcher(const program &p)
         : code(p.code), sets(p.sets), start(p.start), first(p.first), failed(p.code.size())
     {}
 
-    /* The stretch of text that is searched from now on; positions count from its beginning. */
+    /* Sets the part of the text that is searched from now on. Positions are relative to its beginning. */
     void open(const CharT *stretch, size_t n)
     {
         text = stretch;
@@ -168,7 +170,7 @@ template <typename CharT> class matcher {
         std::fill(failed.begin(), failed.end(), range_failed());
     }
 
-    /* The first match at `from` or behind it. False: none. */
+    /* Finds the first match at or after `from`. Returns false if there is none. */
     bool search(size_t from, size_t *begin, size_t *behind)
     {
         for (uint32_t at = static_cast<uint32_t>(from); at < end; ++at) {
@@ -182,17 +184,19 @@ template <typename CharT> class matcher {
     }
 
   private:
-    /* The next attempt, should the present one fail. SPLIT: its other side, at `at`. REPEAT: leave the repetition one
-     * character earlier, at `at` - 1, down to `low`; all positions from `high` down to `at` have been tried. */
+    /* What to try next if the current attempt fails. For SPLIT: continue at its `other`, at position `at`. For REPEAT:
+     * end the repetition one character earlier, at position `at` - 1, but not before `low`. All positions from `high`
+     * down to `at` have already been tried. */
     struct choice {
         uint32_t pc, at, low, high;
     };
 
-    /* Positions [begin, end) at which a REPEAT without a maximum fails once its minimum is behind it, however far it
-     * goes on from there. Example: `\s+$` on 1,000 blanks and a letter. From position 0 it takes all blanks and fails
-     * to find the end after 1,000, 999, ... 1 of them. The search then begins at position 1, and would do that again:
-     * half a million steps. But leaving the repetition at 2 ... 1,000 is known to fail, so that it is given up at once.
-     * A repetition with a maximum has no such range: begun later, it can reach positions that were not tried. */
+    /* Positions [begin, end) at which a REPEAT without a maximum cannot end: everything after the REPEAT is known to
+     * fail there. Example: `\s+$` on 1,000 blanks and a letter. From position 0, the REPEAT takes all blanks, and `$`
+     * fails after 1,000, 999, ... and 1 blanks. The search then begins at position 1, and would fail in the same way:
+     * half a million steps in total. But it is known that ending the REPEAT at the positions 2 to 1,000 fails, so the
+     * search gives up at once. This is not possible for a repetition with a maximum: if it begins later, it can reach
+     * positions that were not tried. */
     struct range_failed {
         uint32_t begin = 0, end = 0;
     };
@@ -204,7 +208,7 @@ template <typename CharT> class matcher {
     const CharT *text = nullptr;
     uint32_t end = 0;
     uint64_t steps_left = 0;
-    std::vector<range_failed> failed; /* by instruction */
+    std::vector<range_failed> failed; /* one range for each instruction */
     std::vector<choice> choices;
 
     uint32_t value(uint32_t at) const
@@ -220,8 +224,9 @@ template <typename CharT> class matcher {
         steps_left -= n;
     }
 
-    /* Runs from pc at `at` to a MATCH; false: there is none. Lookaheads call it again, as deep as they are nested in
-     * the pattern. Such a call leaves the choices below `bottom` alone: they belong to its callers. */
+    /* Runs the program from instruction pc at position `at` until MATCH. Returns false if there is no match. Calls
+     * itself for lookaheads, as deeply as they are nested in the pattern. Such a call does not touch the choices below
+     * `bottom`, which belong to its callers. */
     bool match(uint32_t pc, uint32_t at, size_t *behind)
     {
         const size_t bottom = choices.size();
@@ -258,8 +263,8 @@ template <typename CharT> class matcher {
         }
     }
 
-    /* Adds a choice that leads to instruction `to`. If that is a MATCH, the choice cannot fail, and no older one is
-     * ever needed: without this rule, repetitions over a long text would leave a choice for each of its words. */
+    /* Adds a choice that leads to instruction `to`. If `to` is MATCH, the choice cannot fail, so older choices are
+     * dropped. Without this rule, repetitions over a long text would store a choice for each word. */
     void push(const choice &c, uint32_t to, size_t bottom)
     {
         if (code[to].op == instruction::MATCH) {
@@ -268,8 +273,8 @@ template <typename CharT> class matcher {
         choices.push_back(c);
     }
 
-    /* Takes as many characters as it may. Going on, it stops where the range that is known to fail begins: leaving the
-     * repetition within that range is not tried again. */
+    /* Takes as many characters as possible. Stops where a range that is known to fail begins, because ending the
+     * repetition within this range need not be tried again. */
     bool repeat(uint32_t pc, uint32_t *at, size_t bottom)
     {
         const instruction &i = code[pc];
@@ -300,7 +305,7 @@ template <typename CharT> class matcher {
         return true;
     }
 
-    /* Backtracks to the newest choice above `bottom` that has an attempt left. False: there is none. */
+    /* Backtracks to the newest choice above `bottom` that has something left to try. Returns false if there is none. */
     bool next_choice(size_t bottom, uint32_t *pc, uint32_t *at)
     {
         while (choices.size() > bottom) {
@@ -326,8 +331,8 @@ template <typename CharT> class matcher {
         return false;
     }
 
-    /* One range for each instruction is enough: the search moves forward, and a repetition that ended right before the
-     * known range (see repeat) extends it. */
+    /* Adds to the range of positions that are known to fail. One range per instruction is enough, because the search
+     * moves forward. A repetition that stopped right before the known range (see `repeat`) extends this range. */
     void remember(const choice &c)
     {
         range_failed &f = failed[c.pc];
@@ -341,11 +346,11 @@ template <typename CharT> class matcher {
 
 /* ---- splitting --------------------------------------------------------------------------------------------------- */
 
-/* Compiles each pattern once. Any thread. */
+/* Returns the program of a pattern. Each pattern is compiled once. Any thread. */
 template <typename CharT> std::shared_ptr<const program> program_of(const std::basic_string<CharT> &pattern)
 {
     static std::mutex mutex;
-    /* Never emptied: there are as many patterns as llama.cpp knows, and none comes from a request. */
+    /* This cache never shrinks. It stays small, because patterns come only from llama.cpp and never from requests. */
     static std::map<std::basic_string<CharT>, std::shared_ptr<const program>> programs;
     const std::lock_guard<std::mutex> lock(mutex);
     auto &entry = programs[pattern];
@@ -359,7 +364,8 @@ template <typename CharT> std::shared_ptr<const program> program_of(const std::b
     return entry;
 }
 
-/* The lengths of the matches, and of the text between them, in each of the stretches whose lengths are `offsets`. */
+/* Returns the lengths of the matches and of the texts between them. `offsets` has the lengths of the parts of the text
+ * that are searched separately. */
 template <typename CharT>
 std::vector<size_t> split(const std::basic_string<CharT> &text, const std::basic_string<CharT> &pattern,
                           const std::vector<size_t> &offsets)
@@ -390,8 +396,8 @@ std::vector<size_t> split(const std::basic_string<CharT> &text, const std::basic
     return out;
 }
 
-/* Splits by (?=(\d{3})+(?!\d)), the one pattern that matches an empty string: an empty word in front of each group of
- * three digits, counted from the end of a run of digits. "1234567" becomes "1", "", "234", "", "567". */
+/* Splits by (?=(\d{3})+(?!\d)), the only pattern in llama.cpp that matches the empty string. It matches before each
+ * group of three digits, counted from the end of a run of digits. "1234567" becomes "1", "", "234", "", "567". */
 inline std::vector<size_t> split_before_digit_groups(const std::vector<uint32_t> &text,
                                                      const std::vector<size_t> &offsets)
 {

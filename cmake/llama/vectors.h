@@ -1,6 +1,6 @@
-/* vectors.h: as many numbers in single precision as a register of this processor holds (`lanes`). With the compiler's
- * vector types one source serves AVX-512, AVX2, SSE and Arm. Included by llmd's kernels, which
- * ggml/src/ggml-cpu/ops.cpp includes. */
+/* vectors.h: vectors (`lanes`) with as many single-precision numbers as a register of this processor holds. The code
+ * uses the compiler's vector types, so that the same source works with AVX-512, AVX2, SSE and Arm. Included by llmd's
+ * kernels, which ggml/src/ggml-cpu/ops.cpp includes. */
 #pragma once
 
 namespace vectors {
@@ -12,7 +12,7 @@ constexpr int LANES = 8;
 #else
 constexpr int LANES = 4;
 #endif
-constexpr int LANES_MAX = 16; /* sizes are rounded to this one where they must not depend on the processor */
+constexpr int LANES_MAX = 16; /* sizes that must not depend on the processor are rounded to a multiple of this number */
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 typedef float unaligned __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -61,8 +61,8 @@ inline void store(float *x, lanes all)
     *reinterpret_cast<unaligned *>(x) = all;
 }
 
-/* By ggml's own exponential for vectors. Without AVX2 there is none, and ggml's softmax with a maximum of 0 is used for
- * it. */
+/* Returns the exponential of each number, computed with ggml's own vector function. ggml has such a function only for
+ * AVX2 and AVX-512. For other processors, ggml's softmax with a maximum of 0 computes the same. */
 inline lanes exp_of(lanes all)
 {
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
@@ -97,7 +97,7 @@ struct four {
     float of[4];
 };
 
-/* Returns the sums of a, b, c and d across their lanes, in this order; AVX-512 shares the shuffles among the four. */
+/* Returns the sums of a, b, c and d across their lanes, in this order. With AVX-512, the four sums share shuffles. */
 inline four sums_of(lanes a, lanes b, lanes c, lanes d)
 {
     four all;

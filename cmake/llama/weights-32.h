@@ -1,11 +1,12 @@
-/* weights-32.h: the layouts of Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights (weights-rows.h): blocks of 32 inputs with a
- * scale. Within a block the sum is a whole number, as in llama.cpp's own kernels; the blocks are added up one after the
- * other in single precision.
+/* weights-32.h: the layouts of Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights (weights-rows.h). Each block of 32 inputs has
+ * a scale. The sum of a block is an integer, as in llama.cpp's own kernels. The scaled sums of the blocks are added in
+ * order, in single precision.
  *
- * A group stores first the quants of all blocks, then their scales. Products take unsigned with signed bytes.
- * Weights are therefore stored, or unpacked, as value + PLUS >= 0, and PLUS * (sum of the inputs) is subtracted again:
- * with PLUS 8, a weight of -3 is stored as 5, and 5 * x - 8 * x = -3 * x. A step is four inputs of each lane.
- * Formats of 4 bits hold steps k and k + HALF_32 of a block in the same bytes. */
+ * A group stores first the quants (quantized weights) of all blocks, then their scales. The instructions multiply
+ * unsigned bytes with signed bytes. So a weight is stored, or unpacked, as value + PLUS, which is not negative, and
+ * PLUS * (sum of the inputs) is subtracted from the result. For example, with PLUS 8 a weight of -3 is stored as 5, and
+ * 5 * x - 8 * x = -3 * x. A step is four inputs of each lane. In formats of 4 bits, steps k and k + HALF_32 of a block
+ * are in the same bytes. */
 #ifndef WEIGHTS_32_H
 #define WEIGHTS_32_H
 
@@ -14,11 +15,12 @@
 namespace weights_rows {
 
 constexpr int STEPS_32 = 32 / 4, HALF_32 = STEPS_32 / 2;
-constexpr int ROWS_32 = PIECES == 1 ? 6 : 4; /* of 32 or 16 registers */
+constexpr int ROWS_32 = PIECES == 1 ? 6 : 4; /* with 32 or 16 registers */
 
-/* The parts of a format that differ: PLUS and MOST (the largest weight as it is stored), N_BYTES (quants of a block, all
- * lanes), `pack`, and `load_step`, which unpacks a step of a block, for the lanes of a register. `scale` is the type of a
- * scale in the file; scales() converts those of these lanes. */
+/* The structs below define what differs between the formats. PLUS is explained above. MOST is the largest weight after
+ * adding PLUS. N_BYTES is the size of the quants of a block, for all lanes. `pack` stores the quants of a block.
+ * `load_step` unpacks a step of a block, for the lanes of a register. `scale` is the type of a scale in the file.
+ * scales() converts the scales of these lanes to floats. */
 
 inline ints half_byte_of(const uint8_t *at, int step)
 {
@@ -58,7 +60,7 @@ struct q8_0_quants : half_scales {
     }
 };
 
-/* A byte holds the 4 bits of both steps, as in the file. */
+/* A byte has 4 bits of step k and 4 bits of step k + HALF_32, as in the file. */
 struct q4_0_quants : half_scales {
     using block = block_q4_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q4_0;
@@ -77,7 +79,7 @@ struct q4_0_quants : half_scales {
     }
 };
 
-/* As Q4_0, but the 4 bits are an index into sixteen values. */
+/* Like Q4_0, but the 4 bits are an index into a table of sixteen values. */
 template <class BLOCK> struct indices {
     using block = BLOCK;
     static constexpr int N_BYTES = HALF_32 * LINE;
@@ -100,8 +102,8 @@ struct iq4_nl_quants : half_scales, indices<block_iq4_nl> {
     }
 };
 
-/* A scale is an exponent e of 8 bits and means 2^(e - 128): the table of values is doubled, so that all of them are
- * whole. e <= 1 gives a denormal float, whose exponent bits are 0. */
+/* A scale is an exponent e of 8 bits and stands for 2^(e - 128). The values in the table are doubled, so that all of
+ * them are integers. If e <= 1, the scale is a denormal float, whose exponent bits are 0. */
 struct mxfp4_quants : indices<block_mxfp4> {
     using scale = uint8_t;
     static constexpr ggml_type TYPE = GGML_TYPE_MXFP4;
@@ -126,8 +128,8 @@ struct mxfp4_quants : indices<block_mxfp4> {
     }
 };
 
-/* A line of fifth bits (byte i of a lane has those of input i of all eight steps, one bit each), then the other 4 bits
- * as in Q4_0. */
+/* The first line has the fifth bits of all quants: byte i of a lane has one bit for input i of each of the eight steps.
+ * The other 4 bits follow as in Q4_0. */
 struct q5_0_quants : half_scales {
     using block = block_q5_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q5_0;
@@ -156,7 +158,8 @@ template <class QUANTS> struct blocks_of_32 {
     using block = typename QUANTS::block;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
-    static constexpr int UNIT = 2 * BLOCK; /* keeps the groups at whole cache lines; those of MXFP4 at halves */
+    static constexpr int UNIT = 2 * BLOCK; /* so that groups begin at whole cache lines, or at half cache lines for
+                                            * MXFP4 */
     static constexpr int ROWS_MOST = ROWS_32, FETCHES = 1;
 
     using scale = typename QUANTS::scale;
@@ -180,8 +183,8 @@ template <class QUANTS> struct blocks_of_32 {
         }
     }
 
-    /* A quantized row: quants, then the scales of all blocks, then for each block the number that its sums begin with,
-     * which takes PLUS in the weights back. */
+    /* A quantized row of activations: the quants, the scales of all blocks, and an offset for each block. The sums of a
+     * block begin with this offset, which compensates for PLUS in the weights. */
     struct activations {
         int8_t *quants;
         float *scales;
@@ -213,7 +216,7 @@ template <class QUANTS> struct blocks_of_32 {
         }
     };
 
-    /* The inner loops run over rows and columns in registers: ROWS * COLUMNS sums, and the weights of one step. */
+    /* The inner loops run over rows and columns. ROWS * COLUMNS sums and the weights of one step are in registers. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         constexpr int COLUMNS = GROUPS * PIECES;

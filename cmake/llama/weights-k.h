@@ -1,6 +1,6 @@
 /* weights-k.h: the layouts of Q4_K, Q5_K, Q6_K and IQ4_XS weights (weights-rows.h). A block has 256 inputs in 8 parts
- * (Q6_K: 16). Each part has a scale, a whole number; in Q4_K and Q5_K also a least value, which is subtracted. The sum
- * of a block is a whole number; the blocks are added up one after the other in single precision.
+ * (Q6_K: 16 parts). Each part has an integer scale. In Q4_K and Q5_K, each part also has a least value, which is
+ * subtracted. The sum of a block is an integer. The scaled sums of the blocks are added in order, in single precision.
  *
  * A group stores one block after the other, each for all lanes:
  *   1. the blocks' scales in half precision; in Q4_K and Q5_K also the scales of the least values;
@@ -15,9 +15,9 @@
 
 namespace weights_rows {
 
-/* A quantized row of activations: the quants, then a number for each part of each block, then the blocks' scales. The
- * number of a part is the offset that takes PLUS in the weights back. In Q4_K and Q5_K (PLUS is 0) it is the sum of the
- * inputs, which is multiplied with the part's least value. */
+/* A quantized row of activations: the quants, a number for each part of each block, and the scales of the blocks. The
+ * number of a part is an offset that compensates for PLUS in the weights. In Q4_K and Q5_K, PLUS is 0, and the number
+ * is the sum of the part's inputs, which is multiplied with the part's least value. */
 template <class QUANTS> struct k_activations {
     using product = products<QUANTS::MOST>;
     using number = std::conditional_t<(QUANTS::PLUS > 0), int32_t, int16_t>;
@@ -65,7 +65,8 @@ template <class QUANTS> struct k_activations {
         for (int i = 0; i < QK_K; i += 32) {
             const __m256i words = _mm256_packs_epi32(whole(from + i), whole(from + i + 8)),
                           more = _mm256_packs_epi32(whole(from + i + 16), whole(from + i + 24));
-            const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* packing mixes the two halves */
+            const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); /* undoes the mixture of the two halves
+                                                                              * that packing makes */
             _mm256_storeu_si256(reinterpret_cast<__m256i *>(to + i),
                                 _mm256_permutevar8x32_epi32(_mm256_packs_epi16(words, more), order));
         }
@@ -86,9 +87,9 @@ template <class QUANTS> struct k_activations {
     }
 };
 
-/* The parts of a format that differ: PLUS, which is added to the values of quants (weights-32.h), MOST, the largest of
- * them then, `pack`, `load_step`, which unpacks a step of a part, and `scales`, which unpacks the scales of the parts for
- * all lanes and returns where those of a part are, a byte for each lane. */
+/* The structs below define what differs between the formats. PLUS is added to the weights (weights-32.h). MOST is the
+ * largest weight after adding PLUS. `pack` stores a block. `load_step` unpacks a step of a part. `scales` unpacks the
+ * scales of all parts for all lanes. scales::of returns the address of a part's scales, one byte for each lane. */
 
 inline ints half_byte_of(const uint8_t *quants, int part, int step, int half)
 {
@@ -104,7 +105,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     static constexpr int SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
                          QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * LINE : 0);
 
-    /* Returns the scale (or least value) of part i, 6 bits, from its place in the file. */
+    /* Returns the scale (or least value) of part i, which has 6 bits, from the block in the file. */
     static uint8_t six_of(const uint8_t *packed, int i, bool is_least)
     {
         const uint8_t *from = packed + (is_least ? 4 : 0);
@@ -114,8 +115,9 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
         return (packed[i + 4] >> (is_least ? 4 : 0) & 15) | (from[i - 4] >> 6) << 4;
     }
 
-    /* Where the number of part i, modulo 4, is in a line. Scales: lane after lane. Least values: those of two parts
-     * together, since least_of multiplies two parts with one instruction (VPDPWSSD). */
+    /* Return the index of a part's scale or least value in a line. A line has four parts (i modulo 4). The scales of a
+     * part are stored lane after lane. The least values of two parts are stored together, because least_of multiplies
+     * two parts with one instruction (VPDPWSSD). */
     static int scale_at(int i, int lane)
     {
         return i % 4 * LANES + lane;
@@ -148,7 +150,8 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
 
     static void pack(uint8_t *to, const block &of, int lane)
     {
-        const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* d and dmin are its first members */
+        const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* d and dmin are the first members of the
+                                                                       * block */
         memcpy(to + lane * 2, both, 2);
         memcpy(to + (LANES + lane) * 2, both + 2, 2);
         pack_sixes(to + SIXES_AT, of, lane);
@@ -195,7 +198,7 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
             return parts + part * LANES;
         }
 
-        /* Returns where the least values of parts 2 * pair and 2 * pair + 1 are, two bytes for each lane. */
+        /* Returns the address of the least values of parts 2 * pair and 2 * pair + 1, two bytes for each lane. */
         const uint8_t *least_of(int pair) const
         {
             return least + pair * 2 * LANES;
@@ -255,7 +258,8 @@ struct q6_k_quants {
     };
 };
 
-/* The quants are indices into sixteen values. The scales of the parts are stored as 6 bits, plus 32. */
+/* The quants are indices into a table of sixteen values. The scales of the parts are stored in 6 bits, as scale +
+ * 32. */
 struct iq4_xs_quants {
     using block = block_iq4_xs;
     static constexpr ggml_type TYPE = GGML_TYPE_IQ4_XS;
@@ -284,7 +288,7 @@ struct iq4_xs_quants {
     struct scales {
         alignas(64) uint8_t parts[PARTS * LANES];
 
-        /* Two parts at a time; their upper bits are in half a line. */
+        /* Unpacks two parts at a time. Their upper bits are in half a line. */
         void unpack(const uint8_t *at)
         {
             const auto load_two = [](const uint8_t *from) {
@@ -320,7 +324,7 @@ template <class QUANTS> struct blocks_of_256 {
     static constexpr int ROWS_MOST = 4, FETCHES = QUANTS::PARTS;
     static constexpr int PARTS = QUANTS::PARTS, STEPS = 2 * QUANTS::HALF;
     static constexpr int SPAN =
-        std::min(STEPS, steps_at_once<product>(QUANTS::MOST, QUANTS::PLUS)); /* steps in a sum */
+        std::min(STEPS, steps_at_once<product>(QUANTS::MOST, QUANTS::PLUS)); /* number of steps in a sum */
     static_assert(STEPS % SPAN == 0 && (SPAN == STEPS || QUANTS::PLUS == 0));
 
     static void pack(uint8_t *to, const block *from, int64_t n_blocks)
@@ -346,8 +350,8 @@ template <class QUANTS> struct blocks_of_256 {
         return sum;
     }
 
-    /* As blocks_of_32::multiply, with one more level: the sums of a part, times its scale, are added to `scaled` of the
-     * block, both whole numbers; only the block's result becomes a float. */
+    /* Like blocks_of_32::multiply, with one more level. The sums of a part are multiplied with the part's scale and
+     * added to the block's sum `scaled`. Both are integers. Only the result of the block is converted to a float. */
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         constexpr int COLUMNS = GROUPS * PIECES;

@@ -1,8 +1,9 @@
-/* weights-lanes.h: the instructions of weights-rows.h, weights-32.h and weights-k.h, which are written once: for registers
- * of 512 bits (AVX-512) or 256 bits (AVX2), with VNNI or without it.
+/* weights-lanes.h: the vector instructions for weights-rows.h, weights-32.h and weights-k.h. With these functions, the
+ * other files work with registers of 512 bits (AVX-512) or 256 bits (AVX2), with or without VNNI.
  *
- * A register of 512 bits holds the sixteen lanes of a group, and two groups are multiplied at a time. Of 256 bits, a group
- * takes two registers, its PIECES, and one group is multiplied at a time. Both have two COLUMNS of sums for a row. */
+ * A register of 512 bits holds the sixteen lanes of a group, and two groups are multiplied at a time. With 256 bits, a
+ * group takes two registers (PIECES), and one group is multiplied at a time. In both cases, the sums of a row are in
+ * two registers (COLUMNS). */
 #ifndef WEIGHTS_LANES_H
 #define WEIGHTS_LANES_H
 
@@ -27,11 +28,11 @@ using floats = __m256;
 #endif
 
 constexpr int LANES = 16;               /* weight rows of a group */
-constexpr int LINE = LANES * 4;         /* bytes: four of each lane */
-constexpr int PIECE = sizeof(ints);     /* bytes of a line in a register */
+constexpr int LINE = LANES * 4;         /* bytes of a line: four of each lane */
+constexpr int PIECE = sizeof(ints);     /* bytes of a line that fit into a register */
 constexpr int PIECES = LINE / PIECE;    /* registers of a line */
-constexpr int GROUPS_MOST = 2 / PIECES; /* multiplied at a time */
-constexpr int STEPS_MOST = 2 / PIECES;  /* whose weights are loaded together */
+constexpr int GROUPS_MOST = 2 / PIECES; /* number of groups that are multiplied at a time */
+constexpr int STEPS_MOST = 2 / PIECES;  /* number of steps whose weights are loaded together */
 
 inline uint32_t four_of(const void *from)
 {
@@ -54,13 +55,13 @@ inline void store(uint8_t *to, ints all)
     memcpy(to, &all, sizeof all);
 }
 
-/* The same four bytes in each lane. */
+/* Returns a register with the same four bytes in each lane. */
 inline ints all_of(const void *four)
 {
     return WEIGHTS_OP(set1_epi32)(static_cast<int32_t>(four_of(four)));
 }
 
-/* The same sixteen bytes in each quarter of a line. */
+/* Returns a register with the same sixteen bytes in each quarter of a line. */
 inline ints repeated(__m128i bytes)
 {
 #ifdef WEIGHTS_BY_512
@@ -81,14 +82,14 @@ inline ints high_of(ints bytes)
     return low_of(WEIGHTS_OP(srli_epi16)(bytes, 4));
 }
 
-/* Words shifted to the left by n bits; n < 0: to the right. Bits that pass from one byte to the other are for a mask to
- * remove. */
+/* Shifts words to the left by n bits, or to the right by -n bits if n is negative. The caller must mask out bits that
+ * move from one byte to another. */
 inline ints shifted(ints words, int n)
 {
     return n >= 0 ? WEIGHTS_OP(slli_epi16)(words, n) : WEIGHTS_OP(srli_epi16)(words, -n);
 }
 
-/* low, with the bits of `upper` that are in the mask. */
+/* Returns `low` combined with those bits of `upper` that are in the mask. */
 inline ints over(ints low, ints upper, char mask)
 {
 #ifdef WEIGHTS_BY_512
@@ -98,8 +99,8 @@ inline ints over(ints low, ints upper, char mask)
 #endif
 }
 
-/* Looks quants of 4 bits up in a table of sixteen values. PLUS is added because products take the weights as unsigned
- * bytes; the activations make up for it (their `offsets` or `sums`). */
+/* Looks up quants of 4 bits in a table of sixteen values, and adds PLUS. PLUS makes the weights unsigned, as the
+ * products require. The activations compensate for PLUS (with `offsets` or `sums`). */
 template <int PLUS> ints value_plus(const int8_t *of, ints quants)
 {
     const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i *>(of));
@@ -135,7 +136,7 @@ inline ints unsigned_words_of(const void *bytes)
 #endif
 }
 
-/* Adds the products of two words in each lane to a sum. */
+/* Adds to each lane of `sum` the products of the lane's two words. */
 inline ints add_words(ints sum, ints a, ints b)
 {
 #if defined(WEIGHTS_BY_512) && defined(__AVX512VNNI__)
@@ -147,7 +148,7 @@ inline ints add_words(ints sum, ints a, ints b)
 #endif
 }
 
-/* In each lane, a where n <= most, otherwise b. */
+/* Returns in each lane `a` if n <= most, otherwise `b`. */
 inline ints where_at_most(ints n, int most, ints a, ints b)
 {
 #ifdef WEIGHTS_BY_512
@@ -168,9 +169,10 @@ inline floats halves_of(const void *from)
 
 /* ---- products ---- */
 
-/* Returns a number that the compiler must have in a register here. Otherwise gcc adds the products of all steps up in
- * another order, for which it has too few registers (Q8_0 with AVX2: 36 instead of 66 GMAC/s), or loads the same weights
- * again for each row (3 rows of Q8_0 with AVX-512 VNNI: 0.77 of the speed). */
+/* Returns the number, and forces the compiler to keep it in a register here. Otherwise gcc makes one of two mistakes.
+ * It can add up the products of all steps in another order, for which there are too few registers (Q8_0 with AVX2: 36
+ * instead of 66 GMAC/s). Or it loads the same weights for each row (3 rows of Q8_0 with AVX-512 VNNI: 0.77 times the
+ * speed). */
 inline ints kept(ints number)
 {
 #ifdef __GNUC__
@@ -179,8 +181,8 @@ inline ints kept(ints number)
     return number;
 }
 
-/* Sums of bytes at even (odd) places of n / 2 pairs: of inputs 0 and 1, 4 and 5 ... in the lower 16 bits, of the others in
- * the upper ones. n is 16 or 32. */
+/* Returns two sums. The lower 16 bits have the sum of inputs 0 and 1, 4 and 5, 8 and 9 and so on. The upper 16 bits
+ * have the sum of all other inputs. n is 16 or 32. */
 inline uint32_t sums_by_pairs(const int8_t *quants, int n)
 {
     __m128i sum = _mm_setzero_si128();
@@ -199,20 +201,22 @@ inline int32_t sum_of(const int8_t *quants, int n)
     return static_cast<int16_t>(pair & 0xffff) + static_cast<int16_t>(pair >> 16);
 }
 
-/* How unsigned weights of 8 bits are multiplied with signed inputs of 8 bits, four of each lane in a step:
- *   by_vnni   one instruction (VPDPBUSD) for a step
- *   by_sums   weights of up to 6 bits: the sums of several steps fit 16 bits (VPMADDUBSW, VPADDW). VPMADDWD makes them
- *             whole, and multiplies them with a scale on the way: 2.3 to 2.5 instructions for a step
- *   by_words  weights of 8 bits: two products do not fit 16 bits. Weights and inputs become words (VPMADDWD, VPADDD twice):
- *             4 instructions for a step
+/* There are three ways to multiply unsigned weights of 8 bits with signed inputs of 8 bits, four of each lane in a
+ * step:
+ *   by_vnni   takes one instruction (VPDPBUSD) for a step
+ *   by_sums   is for weights of up to 6 bits. The sums of several steps fit into 16 bits (VPMADDUBSW, VPADDW). VPMADDWD
+ *             widens them to 32 bits, and multiplies them with a scale. This takes 2.3 to 2.5 instructions for a step
+ *   by_words  is for weights of 8 bits, for which the sum of two products does not fit into 16 bits. Weights and inputs
+ *             are converted to words (VPMADDWD, VPADDD twice). This takes 4 instructions for a step
  *
- * The whole numbers that come out are the same. Each has
- *   INPUT_BYTES        of an input of a row of activations; `arrange` stores them
- *   weights, inputs    of a step, in registers
- *   begin              sums that begin with an offset, which takes PLUS in the weights back (weights-32.h)
- *   add                adds a step
- *   whole, add_scaled  the sums as whole numbers; times a scale of each lane, added to others
- *   scales             unpacks these scales from a byte for each lane */
+ * All three give the same integers. Each struct has
+ *   INPUT_BYTES        bytes of an input in a row of activations; `arrange` stores the inputs
+ *   weights, inputs    the weights and inputs of a step, in registers
+ *   begin              begins the sums with an offset, which compensates for PLUS in the weights (weights-32.h)
+ *   add                adds the products of a step
+ *   whole              returns the sums as 32-bit integers
+ *   add_scaled         multiplies the sums with each lane's scale, and adds them to other sums
+ *   scales             unpacks scales, which have one byte for each lane */
 
 struct whole_scales {
     static ints scales(const uint8_t *bytes)
@@ -274,7 +278,7 @@ struct by_sums {
         return kept(WEIGHTS_OP(add_epi16)(sums, WEIGHTS_OP(maddubs_epi16)(w, x)));
     }
 
-    /* Each scale twice, as words. */
+    /* Returns each scale twice, as words. */
     static ints scales(const uint8_t *bytes)
     {
         const __m128i twice = _mm_set_epi8(13, 12, 13, 12, 9, 8, 9, 8, 5, 4, 5, 4, 1, 0, 1, 0);
@@ -291,7 +295,7 @@ struct by_sums {
         return WEIGHTS_OP(madd_epi16)(sums, WEIGHTS_OP(set1_epi16)(1));
     }
 
-    /* For each of the two sums of a lane. */
+    /* Returns two offsets in one number, one for each of the two sums of a lane. */
     static int32_t offset(const int8_t *quants, int n, int plus)
     {
         const uint32_t pair = sums_by_pairs(quants, n);
@@ -311,7 +315,7 @@ struct by_words : whole_scales {
         weights(ints bytes) : even(bytes & WEIGHTS_OP(set1_epi16)(0xff)), odd(WEIGHTS_OP(srli_epi16)(bytes, 8)) {}
     };
 
-    /* As words, inputs 0 and 2 of a step before 1 and 3. */
+    /* Stores the inputs as words. Inputs 0 and 2 of a step come before inputs 1 and 3. */
     static void arrange(int8_t *to, const int8_t *quants, int n)
     {
         for (int k = 0; k < n; k += 4) {
@@ -330,14 +334,15 @@ struct by_words : whole_scales {
     }
 };
 
-/* Products of weights of up to MOST. */
+/* The fastest way to multiply weights of up to MOST. */
 #ifdef WEIGHTS_BY_VNNI
 template <int MOST> using products = by_vnni;
 #else
 template <int MOST> using products = std::conditional_t<(2 * MOST * 127 <= INT16_MAX), by_sums, by_words>;
 #endif
 
-/* Returns the number of steps whose sums fit: with by_sums, 16 bits hold two inputs of each step, times a weight - PLUS. */
+/* Returns how many steps can be added up without overflow. With by_sums, a sum of 16 bits has two products per step,
+ * each of an input and (weight - PLUS). */
 template <class PRODUCTS> constexpr int steps_at_once(int most, int plus)
 {
     constexpr bool IS_SHORT = std::is_same_v<PRODUCTS, by_sums>;

@@ -1,25 +1,27 @@
-/* weights-rows.h: products of quantized weights with rows of activations, on x86 processors with AVX2 and without AMX.
+/* weights-rows.h: multiplies quantized weights with rows of activations, on x86 processors with AVX2 and without AMX.
  * Included by ggml-cpu's repack.cpp. The instructions are in weights-lanes.h.
  *
- * llama.cpp multiplies a block of 32 weights of one row with 32 inputs and then adds up across the register, for each
- * row anew. Here sixteen rows of the weights, a group, are stored side by side, four bytes of each in turn:
+ * llama.cpp multiplies a block of 32 weights of one row with 32 inputs, and then adds up the products across the
+ * register. It does so for each row. This code stores the weights in groups. A group is sixteen rows, of which four
+ * bytes each are stored in turn:
  *
  *   a line of 64 bytes:  row 0: inputs 0-3 | row 1: inputs 0-3 | ... | row 15: inputs 0-3
  *
- * An instruction multiplies four inputs with all sixteen rows, and lane i sums up row i: no sum across the register is
- * needed, and weights that were loaded serve up to ROWS_MOST rows of activations. On two cores of a Zen 4 with AVX-512
- * VNNI, prompts with Q8_0 went from 184 to 446 tokens/s; a single row is bounded by memory, as before.
+ * One instruction multiplies four inputs with all sixteen rows, and lane i adds up the products of row i. So no sum
+ * across the register is needed, and loaded weights are used for up to ROWS_MOST rows of activations. On two cores of a
+ * Zen 4 with AVX-512 VNNI, prefill with Q8_0 went from 184 to 446 tokens/s. With a single row of activations, memory
+ * limits the speed, as before.
  *
- * A group takes as many bytes as in the file; weights-32.h and weights-k.h say where each goes. The bits of a result
- * depend neither on the number of threads nor on the rows that are computed beside it: what another session does must
- * not change an answer.
+ * A group has the same number of bytes as its rows have in the file. weights-32.h and weights-k.h describe the order of
+ * the bytes. The bits of a result depend neither on the number of threads nor on other rows in the batch. So other
+ * sessions cannot change an answer.
  *
  * A format has
- *   TYPE, block      of the weights in the file
- *   BLOCK, UNIT      inputs of a block; the inputs of a row must be a multiple of UNIT
- *   ROWS_MOST        rows of activations at a time: their sums and the weights fill the registers
+ *   TYPE, block      ggml's type, and its struct of a block in the file
+ *   BLOCK, UNIT      number of inputs of a block; the number of inputs of a row must be a multiple of UNIT
+ *   ROWS_MOST        most rows of activations at a time: their sums and the weights fill the registers
  *   pack             stores a group in this layout
- *   activations      a quantized row of them
+ *   activations      a quantized row of activations
  *   FETCHES          how often `multiply` calls upcoming::fetch in a block
  *   multiply         multiplies ROWS rows of activations with GROUPS groups of weights */
 #ifndef WEIGHTS_ROWS_H
@@ -33,9 +35,10 @@
 
 namespace weights_rows {
 
-constexpr int TASK_PARTS = 16; /* a task has at most so many times ROWS_MOST rows of activations */
-constexpr int READ_ROWS = 4;   /* multiplying so many rows takes about as long as reading the weights from memory */
-constexpr size_t UPCOMING_BYTES_MAX = 256 << 10; /* with as many in use meanwhile, half of the second-level cache */
+constexpr int TASK_PARTS = 16; /* a task has at most TASK_PARTS * ROWS_MOST rows of activations */
+constexpr int READ_ROWS = 4;   /* multiplying this many rows takes about as long as reading the weights from memory */
+constexpr size_t UPCOMING_BYTES_MAX = 256 << 10; /* together with the weights in use, this takes half of the
+                                                  * second-level cache */
 
 /* ---- packing: four bytes of one lane ---- */
 
@@ -44,7 +47,8 @@ inline void put_four(uint8_t *line, int lane, uint32_t four)
     memcpy(line + lane * 4, &four, sizeof four);
 }
 
-/* In each byte: the lower 4 bits of `second` above the lower 4 bits of `first`. */
+/* Packs two sets of four quants into four bytes. Each byte has the lower 4 bits of `first` in its lower half, and those
+ * of `second` in its upper half. */
 inline uint32_t two_of(uint32_t first, uint32_t second)
 {
     return (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4;
@@ -52,12 +56,13 @@ inline uint32_t two_of(uint32_t first, uint32_t second)
 
 /* ---- multiplying ---- */
 
-/* The weights that are multiplied next. With more rows than ROWS_MOST only the first pass over some weights waits for
- * memory; in the later passes memory would have nothing to do. So every block of every pass fetches its share of the
- * next weights (16 rows of Q8_0: 30 -> 41 GB/s). */
+/* The weights that are multiplied next, for prefetching. With more than ROWS_MOST rows, there are several passes over
+ * the same weights, and only the first pass waits for memory. To use the memory in the other passes, too, each block of
+ * each pass prefetches its share of the next weights. With 16 rows of Q8_0, this raised the speed from 30 to 41
+ * GB/s. */
 struct upcoming {
     const uint8_t *at, *end;
-    size_t n_bytes; /* for each call of fetch */
+    size_t n_bytes; /* number of bytes to prefetch in each call of fetch */
 
     void fetch()
     {
@@ -67,8 +72,8 @@ struct upcoming {
     }
 };
 
-/* Where `multiply` reads and writes: the first of its groups, the quantized rows of activations, and the rows of the
- * outputs. The results of the first group begin at `column` of each of these. */
+/* Where `multiply` reads and writes: the first group of weights, the quantized rows of activations, and the rows of the
+ * output. The results of the first group begin at `column` of each output row. */
 struct place {
     const uint8_t *weights;
     size_t group_bytes;
@@ -76,7 +81,8 @@ struct place {
     float *const *outs;
     int64_t column;
 
-    /* Of column c: its group, its first lane in this group, its bytes in the group's first line. */
+    /* For column c of the sums in registers, these functions return its group, its first lane in this group, and its
+     * bytes in the group's first line. */
     const uint8_t *group(int c) const
     {
         return weights + c / PIECES * group_bytes;
@@ -91,12 +97,13 @@ struct place {
     }
 };
 
-/* Fetches n_bytes of one of GROUPS groups, AHEAD_BYTES ahead of `from`, so that the product does not wait for memory. The
- * groups are read side by side, and behind the end of one is its neighbor, which is being read already: what comes next
- * there is in the next GROUPS groups. Without that jump, and into the first-level cache, which has room for fewer
- * requests, weights came at 0.6 to 0.75 times the speed of llama.cpp's own loop over the same bytes; so it is 0.9 to
- * 1.0 (one row to six). AVX2 reads one group at a time: 16 KiB ahead, a token of 600 MB of Q8_0 takes 33 ms, 4 KiB
- * ahead 38. */
+/* Prefetches n_bytes of one of GROUPS groups, AHEAD_BYTES after `from`, so that the product does not wait for memory.
+ * If GROUPS is 2, both groups are read at the same time. After the end of the first group comes the second group, which
+ * is being read already. So the prefetch at the end of a group continues in the next GROUPS groups. The data go to the
+ * second-level cache, because the first-level cache allows fewer requests. Without these two measures, weights were
+ * read at 0.6 to 0.75 times the speed of llama.cpp's own loop over the same bytes. Now it is 0.9 to 1.0 times that
+ * speed (one to six rows). With AVX2, one group is read at a time. With 600 MB of Q8_0 weights, a token takes 33 ms if
+ * AHEAD_BYTES is 16 KiB, and 38 ms if it is 4 KiB. */
 template <int GROUPS> void fetch_ahead(const place &p, int group, size_t from, size_t n_bytes)
 {
     constexpr size_t AHEAD_BYTES = GROUPS_MOST == 1 ? 16384 : 4096;
@@ -108,7 +115,7 @@ template <int GROUPS> void fetch_ahead(const place &p, int group, size_t from, s
     }
 }
 
-/* The registers with the sums of ROWS rows. Column c is piece c % PIECES of group c / PIECES. */
+/* The registers with the sums of ROWS rows. Column c belongs to piece c % PIECES of group c / PIECES. */
 template <int ROWS, int GROUPS> using totals = floats[ROWS][GROUPS * PIECES];
 
 template <int ROWS, int COLUMNS> void put_out(const place &p, const floats (&total)[ROWS][COLUMNS])
@@ -120,8 +127,8 @@ template <int ROWS, int COLUMNS> void put_out(const place &p, const floats (&tot
     }
 }
 
-/* Finds the `multiply` that was compiled for n_rows rows: the sums stay in registers only if their number is a
- * constant. */
+/* Calls the version of `multiply` that was compiled for n_rows rows. The number of rows must be a constant there,
+ * because otherwise the sums would not stay in registers. */
 template <class FORMAT, int ROWS, int GROUPS>
 void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows, upcoming &next)
 {
@@ -132,9 +139,9 @@ void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows, upcoming &ne
     }
 }
 
-/* Multiplies all rows with GROUPS groups, ROWS_MOST at a time. `next_group`: the GROUPS groups that are multiplied
- * next; or NULL. They are fetched only if they fit the cache beside the present ones: two groups of a wide matrix would
- * push each other out. */
+/* Multiplies all rows with GROUPS groups, ROWS_MOST rows at a time. `next_group` points to the groups that are
+ * multiplied next, or is NULL. The next groups are prefetched only if they fit into the cache together with the current
+ * groups. The groups of a wide matrix would evict each other. */
 template <class FORMAT, int GROUPS>
 void multiply_rows(place p, int64_t n_blocks, int64_t n_rows, const uint8_t *next_group)
 {
@@ -155,19 +162,19 @@ void multiply_rows(place p, int64_t n_blocks, int64_t n_rows, const uint8_t *nex
 
 /* ---- which rows are multiplied with which weights ---- */
 
-/* Which rows of activations meet which matrix of weights; in the work memory, filled by one thread and read by all
- * after the barrier. MUL_MAT has one matrix for all rows. MUL_MAT_ID (a mixture of experts) has one for each expert and
- * chooses some of them for each token. The table puts the rows of an expert together, so that the expert's weights are
- * read once for all of them; llama.cpp reads them anew for each row (first token of a mixture after 870 tokens: 2,260
- * -> 680 ms).
+/* Says which rows of activations are multiplied with which matrix of weights. The table is in the work memory. One
+ * thread fills it, and all threads read it after the barrier. MUL_MAT has one matrix for all rows. MUL_MAT_ID (a
+ * mixture of experts) has a matrix for each expert, and chooses some experts for each token. The table groups the rows
+ * by expert, so that an expert's weights are read once for all its rows. llama.cpp reads them for each row. With the
+ * table, the first token of a mixture after 870 tokens takes 680 instead of 2,260 ms.
  *
- * Example: tokens 0 and 1, token 0 goes to experts 2 and 0, token 1 to experts 2 and 1. Rows are then, by expert, 0:
- * [token 0], 1: [token 1], 2: [token 0, token 1]; ends = {1, 2, 4}. */
+ * Example: token 0 goes to experts 2 and 0, and token 1 to experts 2 and 1. Then expert 0 has the row of token 0,
+ * expert 1 that of token 1, and expert 2 both rows. `ends` is {1, 2, 4}. */
 struct row_table {
     int64_t n_experts, n_rows;
-    int64_t *ends; /* [expert]: the end of its rows */
+    int64_t *ends; /* for each expert, the end of its rows */
     float **outs;
-    char **rows; /* quantized; several experts may share one, if the operation gives each of them the same input */
+    char **rows; /* quantized rows. Several experts share a row if they have the same input */
     char *quantized;
 
     row_table(const ggml_tensor *op, void *work)
@@ -215,7 +222,7 @@ struct row_table {
     void sort_by_experts(const ggml_tensor *op, size_t row_bytes) const
     {
         const ggml_tensor *ids = op->src[2];
-        const int64_t n_inputs = op->src[1]->ne[1]; /* rows of inputs of a token: one, or one for each of its experts */
+        const int64_t n_inputs = op->src[1]->ne[1]; /* input rows of a token: one, or one for each of its experts */
         std::fill_n(ends, n_experts, 0);
         for (int64_t i = 0; i < n_rows; i++) {
             ends[expert_of(ids, i)]++;
@@ -223,8 +230,8 @@ struct row_table {
         for (int64_t expert = 1; expert < n_experts; expert++) {
             ends[expert] += ends[expert - 1];
         }
-        /* Counting sort, from the last row on: each end moves down to the begin of its expert, which is the end of the
-         * one before. The rows of an expert keep their order. */
+        /* Counting sort, beginning with the last row. Each entry of `ends` is decremented until it is the begin of its
+         * expert's rows, which is the end of the previous expert's rows. The rows of an expert keep their order. */
         for (int64_t i = n_rows; i-- > 0;) {
             const int64_t token = i / ids->ne[0], k = i % ids->ne[0];
             put(--ends[expert_of(ids, i)], op, i, token * n_inputs + k % n_inputs, row_bytes);
@@ -244,8 +251,8 @@ struct row_table {
     }
 };
 
-/* The operations of weights in one format, as ggml calls them: `repack` when a tensor is loaded, the others in every
- * step. */
+/* The operations on weights in one format. ggml calls `repack` when a tensor is loaded, and the other functions in
+ * every step. */
 template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_traits_base {
     using block = typename FORMAT::block;
     using activations = typename FORMAT::activations;
@@ -271,8 +278,8 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         return true;
     }
 
-    /* All threads quantize the rows, meet, then multiply. Thread 0 fills the table meanwhile: quantizing does not need
-     * it. */
+    /* All threads quantize rows, wait for each other, and then multiply. Thread 0 fills the table before the barrier,
+     * because quantizing does not need the table. */
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override
     {
         if (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID) {
@@ -301,22 +308,23 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         return true;
     }
 
-    /* Returns the number of sets of groups that are multiplied together, GROUPS_MOST but for the last. */
+    /* Returns the number of sets of groups. The groups of a set are multiplied together. A set has GROUPS_MOST groups,
+     * but the last set can have fewer. */
     static int64_t n_sets_of(const ggml_tensor *weights)
     {
         return (weights->ne[1] / LANES + GROUPS_MOST - 1) / GROUPS_MOST;
     }
 
-    /* Returns the cost of a set of groups in rows of activations. Below READ_ROWS rows it is the cost of reading the
-     * weights. */
+    /* Returns the cost of multiplying a set of groups with n_rows rows, in units of one row. With fewer than READ_ROWS
+     * rows, this is the cost of reading the weights. */
     static int64_t price(int64_t n_rows)
     {
         return n_rows == 0 ? 0 : std::max<int64_t>(n_rows, READ_ROWS);
     }
 
-    /* Computes thread ith's part of the product. The cost of all experts is one line from 0 to `all`, and a thread
-     * takes an equal stretch of it: dividing the groups of each expert would leave most threads idle, where many
-     * experts have a row or two. */
+    /* Computes the part of thread `ith` in the product. The costs of all experts are added up to `all`, and each thread
+     * gets an equal part of the range from 0 to `all`. If the groups of each expert were divided instead, most threads
+     * would be idle when many experts have only one or two rows. */
     static void multiply_share(const ggml_tensor *weights, const row_table &table, int ith, int nth)
     {
         const int64_t n_sets = n_sets_of(weights);
@@ -335,8 +343,8 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         }
     }
 
-    /* Computes the tasks of one expert that begin at a cost in [begin, end). A task is a set of groups with up to
-     * TASK_ROWS rows: the weights of a set are read from memory once for all of them. */
+    /* Computes the tasks of one expert that begin at a cost in [begin, end). A task multiplies a set of groups with up
+     * to TASK_ROWS rows. The weights of the set are read from memory once for all these rows. */
     static void multiply_expert(const ggml_tensor *weights, const row_table &table, int64_t expert, int64_t begin,
                                 int64_t end)
     {
@@ -370,9 +378,9 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
     }
 };
 
-/* Returns the operations for `weights`; NULL if these are of another format, or do not consist of whole groups and
- * units. Static, since a process may hold several builds of this file, for several processors: each must find its
- * own. */
+/* Returns the operations for `weights`, or NULL if the weights have another format or do not consist of whole groups
+ * and units. The function is static, because a process can load several builds of this file, for several processors.
+ * Each build must use its own function. */
 template <class FORMAT> static const ggml::cpu::tensor_traits *layout_as(const ggml_tensor *weights)
 {
     static const tensor_traits<FORMAT> layout;
@@ -381,7 +389,7 @@ template <class FORMAT> static const ggml::cpu::tensor_traits *layout_as(const g
     return fits ? &layout : nullptr;
 }
 
-/* The operations for `weights` in the first of these formats that fits; NULL if none does. */
+/* Returns the operations for `weights` in the first of these formats that fits, or NULL if none fits. */
 template <class... FORMATS> static const ggml::cpu::tensor_traits *layout_of(const ggml_tensor *weights)
 {
     const ggml::cpu::tensor_traits *layout = nullptr;
