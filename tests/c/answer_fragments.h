@@ -1,4 +1,5 @@
-/* answer_fragments.h: what forms of answers are made of, for answers that nobody would write. */
+/* answer_fragments.h: pieces of model answers in all syntaxes, from which tests and fuzzers put together answers that
+ * no model would write. */
 #ifndef ANSWER_FRAGMENTS_H
 #define ANSWER_FRAGMENTS_H
 

@@ -1,6 +1,6 @@
-/* answer_transcript.h: feeds an answer to a parser in pieces, and writes what the parser returns as one text:
- * "[text]...", "[reasoning]...", "[call 0 name]arguments...". The text does not show where one diff ends and the next
- * begins. Strings are escaped as in JSON. */
+/* answer_transcript.h: feeds an answer to a parser in pieces, and joins the parser's diffs into one text: "[text]...",
+ * "[reasoning]...", "[call 0 name]arguments...". Adjacent diffs of the same part are merged. Texts have JSON's
+ * escapes. */
 #ifndef ANSWER_TRANSCRIPT_H
 #define ANSWER_TRANSCRIPT_H
 
@@ -17,10 +17,10 @@
 typedef struct transcript {
     char *text; /* NUL-terminated; owned */
     size_t n;
-    char last[128]; /* what the end of the text belongs to */
-    char ids[256];  /* of the calls, each with a space behind it */
+    char last[128]; /* the part to which the end of the text belongs */
+    char ids[256];  /* ids of the calls, each followed by a space */
     size_t n_diffs;
-    uint64_t work, work_most; /* in all, and for a piece */
+    uint64_t work, work_most; /* bytes parsed in total, and the most for one piece */
     bool has_dropped;         /* a part of an unfinished or malformed call is missing in the text */
 } transcript;
 
@@ -32,7 +32,7 @@ static void transcript_add(transcript *t, const char *text, size_t n)
     t->text[t->n] = '\0';
 }
 
-/* Returns the JSON string after "name": in [at, end), or NULL if [at, end) has no such member. */
+/* Returns the JSON string that follows "name": in [at, end), or NULL if there is none. */
 static const char *transcript_member(const char *at, const char *end, const char *name, size_t *n)
 {
     char key[32];
@@ -97,7 +97,8 @@ static void transcript_add_diffs(transcript *t, const char *diffs, size_t n)
     }
 }
 
-/* In pieces of `piece` bytes; 0: of random sizes. is_cut: it was to go on. */
+/* Feeds the answer in pieces of `piece` bytes, or of random sizes if `piece` is 0. `is_cut` means that a limit cut the
+ * answer off. */
 static inline transcript transcript_until(const llm_prompt *p, const char *answer, size_t n, bool is_cut, size_t piece,
                                           random_source *random)
 {
@@ -137,7 +138,7 @@ static inline transcript transcript_of(const llm_prompt *p, const char *answer, 
     return transcript_until(p, answer, n, false, piece, random);
 }
 
-/* A template, and what it rendered last. */
+/* A template, and its most recent prompt. */
 typedef struct answerer {
     fake_model model;
     chat *chat;

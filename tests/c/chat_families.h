@@ -1,4 +1,4 @@
-/* chat_families.h: templates of the shapes that models have, each as small as it can be, and what their models answer. */
+/* chat_families.h: minimal chat templates, one for each family of models, with answers of such models. */
 #ifndef CHAT_FAMILIES_H
 #define CHAT_FAMILIES_H
 
@@ -185,11 +185,11 @@
 typedef struct chat_family {
     const char *name;
     const char *source;
-    const char *call;    /* of get_weather for Paris, as its models write it */
-    const char *thought; /* "hm", before an answer; NULL: they do not think */
+    const char *call;    /* a call of get_weather for Paris, as models of this family write it */
+    const char *thought; /* the reasoning "hm" before an answer; NULL if the models have no reasoning */
     const char *before_text, *after_text;
     bool always_thinks;
-    const char *twice; /* two such calls in one answer; NULL: its answers have one at most */
+    const char *twice; /* two such calls in one answer; NULL if an answer has at most one call */
 } chat_family;
 
 #define FAMILY_PARIS "{\"city\": \"Paris\"}"

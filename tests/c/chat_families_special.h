@@ -1,4 +1,4 @@
-/* chat_families_special.h: the other shapes that llama.cpp has a parser of its own for, as small as they can be. */
+/* chat_families_special.h: minimal chat templates of the other families for which llama.cpp has a special parser. */
 #ifndef CHAT_FAMILIES_SPECIAL_H
 #define CHAT_FAMILIES_SPECIAL_H
 

@@ -1,5 +1,5 @@
-/* check.h: the smallest harness that says where a check failed. One executable per test file; each test is a function
- * named in main with RUN; main returns CHECK_RESULT(). A failed check is reported and ends its test. */
+/* check.h: a minimal test harness. There is one executable per test file. Each test is a function, which main calls
+ * with RUN. main returns CHECK_RESULT(). A failed check is reported with its position, and ends its test. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,5 +1,5 @@
-/* command_writer.h: the MessagePack values that only commands have, for tests that write some as a client does. libllm
- * itself writes events alone (wire.h). */
+/* command_writer.h: writes the MessagePack values that occur only in commands, for tests that act as a client. libllm
+ * itself writes only events (wire.h). */
 #ifndef COMMAND_WRITER_H
 #define COMMAND_WRITER_H
 
@@ -7,7 +7,7 @@
 
 #include "boundary/wire.h"
 
-/* A first byte and a big-endian number of n bytes. */
+/* Writes the first byte of an encoding, and then a big-endian number of n bytes. */
 static inline void write_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
 {
     if (w->failed || (size_t)(w->end - w->at) < 1 + n) {

@@ -1,4 +1,4 @@
-/* dead_segment.h: the session table that a killed engine leaves behind. */
+/* dead_segment.h: makes a session table as a killed engine leaves it in shared memory. */
 #ifndef DEAD_SEGMENT_H
 #define DEAD_SEGMENT_H
 
@@ -11,12 +11,12 @@ typedef struct dead_session {
     uint32_t n_tokens;
     uint64_t used_ms;
     bool is_pinned;
-    uint64_t id; /* of the branch that it is; 0: of one that has no file */
+    uint64_t id; /* id of the branch, or 0 for a branch without a file */
 } dead_session;
 
-const char *dead_segment_name(void); /* of this process's one */
+const char *dead_segment_name(void); /* returns the name that this process uses for its dead segment */
 
-/* With these sessions, as an engine like `d` leaves it when its process is killed. */
+/* Makes the session table that an engine like `d` with these sessions leaves when its process is killed. */
 void dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n);
 
 #endif

@@ -1,9 +1,11 @@
-/* draft_oracle.h: gives the engine drafts that are right or wrong as often as a test wants, and lets every step verify
- * a random number of them. For test programs that are linked with --wrap=lookup_find and --wrap=draft_plan. The real drafts of a simulated
- * model are nearly always wrong, since its text hardly repeats, and how many are verified depends on time.
+/* draft_oracle.h: gives the engine drafts with a chosen share of right tokens, and makes each step verify a random
+ * number of draft tokens. The real drafts are not suitable: the text of a simulated model hardly repeats, so they are
+ * nearly always wrong, and the number of verified tokens depends on measured times. For test programs that are linked
+ * with --wrap=lookup_find and --wrap=draft_plan.
  *
- * The oracle runs a model of its own on the sequence, and guesses the token with the largest logit. Only one
- * engine of the test may have drafts. Used by its decode thread; `oracle_open` is called before. */
+ * The oracle runs its own model on the sequence, and guesses the token with the largest logit. Only one engine of a
+ * test may use drafts. The engine's decode thread uses the oracle. `oracle_open` must be called before the engine
+ * starts. */
 #ifndef DRAFT_ORACLE_H
 #define DRAFT_ORACLE_H
 
@@ -21,11 +23,11 @@ enum { ORACLE_CTX = 1024, ORACLE_SEQUENCES = 8, ORACLE_GUESSES = 6 };
 static struct {
     model *model;
     random_source random;
-    uint32_t right_in_100; /* how many of 100 guesses are those of the model */
+    uint32_t right_in_100; /* percentage of guesses that are right */
     /* tokens of each sequence. A guess begins in the sequence with the most tokens in common */
     int32_t tokens[ORACLE_SEQUENCES][ORACLE_CTX];
     uint32_t n[ORACLE_SEQUENCES];
-    uint32_t turn; /* sequence that is given up next */
+    uint32_t turn; /* sequence that is reused next */
 } oracle;
 
 static void oracle_open(const char *name, bool is_exact, uint32_t right_in_100, uint64_t seed)
@@ -51,8 +53,8 @@ static void oracle_close(void)
     oracle.model = NULL;
 }
 
-/* Returns the sequence whose first tokens are the given ones, as many as possible, and truncates it to those. If its
- * memory cannot be truncated there, the sequence begins anew. */
+/* Returns the sequence with the longest common prefix with these tokens, truncated to this prefix. If its memory cannot
+ * be truncated there, the sequence is emptied. */
 static uint16_t oracle_sequence(const int32_t *tokens, uint32_t n)
 {
     uint32_t best = oracle.turn, n_best = 0;
@@ -83,7 +85,7 @@ static uint16_t oracle_sequence(const int32_t *tokens, uint32_t n)
     return (uint16_t)best;
 }
 
-/* Adds the tokens to the sequence, and returns the likeliest next token. */
+/* Adds the tokens to the sequence, and returns the most likely next token. */
 static int32_t oracle_next(uint16_t seq, const int32_t *tokens, uint32_t n)
 {
     model *m = oracle.model;

@@ -1,5 +1,5 @@
-/* fake_model.h: a model that is only a vocabulary: 256 bytes, one longer word, control tokens and a template. For tests
- * of what works on any model through its operations. */
+/* fake_model.h: a model that has only a vocabulary and a template. The vocabulary has 256 bytes, one longer word, and
+ * control tokens. For tests of code that uses only the model's operations on text. */
 #ifndef FAKE_MODEL_H
 #define FAKE_MODEL_H
 
@@ -15,7 +15,7 @@ enum {
     FAKE_END,
     FAKE_USER,
     FAKE_ASSISTANT,
-    FAKE_WORD, /* "\nhello": ordinary, spans the border between a template and a message */
+    FAKE_WORD, /* "\nhello": an ordinary token whose text can begin in the template and end in a message */
     FAKE_VOCABULARY,
 };
 

@@ -1,4 +1,4 @@
-/* loop_renderings.h: renders a template with and without the outcomes that chat_loop.h keeps, and compares. */
+/* loop_renderings.h: renders a template with and without the kept outcomes of chat_loop.h, and compares the results. */
 #ifndef LOOP_RENDERINGS_H
 #define LOOP_RENDERINGS_H
 
@@ -10,8 +10,9 @@ extern "C" {
 #endif
 
 struct loop_counts {
-    int64_t n_outcomes; /* that were kept, with those that were dropped later; -1 if the template cannot be compiled */
-    int64_t n_repeated; /* iterations that did not run, in both renderings */
+    int64_t n_outcomes; /* number of outcomes that were kept, including outcomes that were dropped later; -1 if the
+                         * template cannot be compiled */
+    int64_t n_repeated; /* number of iterations that did not run, in both renderings together */
 };
 
 /* Compiles the template, and renders it as a request does: all messages, then all but the last one, with the same

@@ -1,4 +1,5 @@
-/* own_memory.h: what this process has in memory, of all its mappings. A test that cannot read it must not pass. */
+/* own_memory.h: returns how much memory this process uses, in all its mappings together. A test that cannot read this
+ * must fail. */
 #ifndef OWN_MEMORY_H
 #define OWN_MEMORY_H
 
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `field` is one of /proc/self/smaps_rollup (proc(5)), its colon included: "Rss:". */
+/* `field` is a field of /proc/self/smaps_rollup (proc(5)) with its colon, for example "Rss:". */
 static inline long own_memory_kib(const char *field)
 {
     const size_t n = strlen(field);

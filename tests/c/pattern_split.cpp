@@ -1,4 +1,4 @@
-#if defined(__GNUC__) && !defined(__clang__) /* wrong about std::regex under sanitizers (GCC 12) */
+#if defined(__GNUC__) && !defined(__clang__) /* GCC 12 gives a wrong warning about std::regex with sanitizers */
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 

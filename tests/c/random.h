@@ -16,7 +16,7 @@ static inline uint64_t random_next(random_source *r)
     return r->state * 0x2545f4914f6cdd1dull;
 }
 
-/* In 0..n-1. */
+/* Returns a random number from 0 to n - 1. */
 static inline uint32_t random_below(random_source *r, uint32_t n)
 {
     return (uint32_t)((random_next(r) >> 33) % n);

@@ -1,5 +1,5 @@
-/* schema_document.h: what a JSON schema allows an answer to be, for tests in C. Schemas and texts are written with ' for
- * ". One simulated model serves all calls of a program. */
+/* schema_document.h: tests which answers a JSON schema allows, for tests in C. Schemas and texts are written with '
+ * instead of ". All calls in a program use the same simulated model. */
 #ifndef SCHEMA_DOCUMENT_H
 #define SCHEMA_DOCUMENT_H
 
@@ -9,8 +9,8 @@
 bool schema_model_open(void);
 void schema_model_close(void);
 
-/* Returns the constraint that the schema is compiled to, which the caller frees; NULL if it is refused: `error`, of 512
- * bytes, says why. */
+/* Compiles the schema to a constraint, which the caller frees. Returns NULL if the schema is refused. Then `error`,
+ * which has 512 bytes, has the reason. */
 char *schema_document(const char *schema, bool is_strict, char *error);
 
 /* Returns whether an answer under this constraint can be the text, byte by byte. */

@@ -1,4 +1,4 @@
-/* schema_steps.h: how much work compiling a JSON schema takes, for tests in C. */
+/* schema_steps.h: measures the work of compiling a JSON schema, for tests in C. */
 #ifndef SCHEMA_STEPS_H
 #define SCHEMA_STEPS_H
 
@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Returns the steps that the work budget counts for a schema written with ' for ", also if the schema is refused. */
+/* Returns the number of steps that the work budget counts for the schema, even if the schema is refused. The schema is
+ * written with ' instead of ". */
 size_t schema_steps(const char *schema, bool is_strict);
 size_t schema_steps_max(void);
 

@@ -1,6 +1,7 @@
-/* template_driver.cpp: a program of its own, started by tests/real_templates/driver.py, which documents its commands. It
- * renders, masks and parses with libllm, and renders with llama.cpp. It reads one JSON command per line from stdin and
- * answers each with one JSON object on a line. A model is only a vocabulary here: 256 bytes, control tokens, and words. */
+/* template_driver.cpp: a separate program. tests/real_templates/driver.py starts it, and documents its commands. It
+ * renders, masks and parses with libllm, and also renders with llama.cpp. It reads JSON commands from stdin, one per
+ * line, and answers each with one line of JSON. Its models have only a vocabulary: 256 bytes, control tokens, and
+ * words. */
 #include <common/chat.h>
 #include <nlohmann/json.hpp>
 

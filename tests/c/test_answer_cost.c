@@ -1,4 +1,5 @@
-/* What long answers cost: bytes that llama.cpp's parser reads, for each byte of the answer and for the dearest piece of it. */
+/* Tests the cost of parsing long answers: how many bytes llama.cpp's parser parses per byte of the answer, and for the
+ * most expensive piece. */
 #include "answer_transcript.h"
 #include "chat_families.h"
 #include "check.h"

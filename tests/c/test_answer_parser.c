@@ -1,4 +1,4 @@
-/* Answers of every family of templates, whole and in pieces, well-formed and hostile. */
+/* Tests the answer parser with answers of every family of templates, whole and in pieces, well-formed and hostile. */
 #include "answer_fragments.h"
 #include "answer_transcript.h"
 #include "chat_families.h"

@@ -1,5 +1,6 @@
-/* test_attention.c: flash attention of the CPU, whose kernels are llmd's, against the definition in double precision: sizes of heads, shared and unshared KV heads, streams, masks with holes and windows, position
- * biases, soft caps, sinks; and the same bits with any number of threads. */
+/* test_attention.c: compares llmd's flash attention on the CPU with the definition, computed in double precision.
+ * Varies the sizes of heads, shared KV heads, streams, masks with holes and windows, position biases, soft caps and
+ * sinks. Also tests that results have the same bits with any number of threads. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

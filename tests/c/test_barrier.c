@@ -1,5 +1,5 @@
-/* test_barrier.c: a thread of the CPU backend that waits for a slower one sleeps, so that it gives the slower one its
- * core, and goes on when the slower one comes. */
+/* test_barrier.c: tests that a thread of the CPU backend sleeps while it waits for a slower thread, so that the slower
+ * thread can use its core. Also tests that the sleeping thread continues when the slower one arrives. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Sessions beyond their slots, through the engine: forks, names, saved snapshots, restarts. */
+/* Tests more sessions than slots, through the engine: forks, names, saved sessions, restarts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/* Limits of control groups, in a tree of files made for the test. */
+/* Tests the limits of control groups, with a tree of files that the test makes. */
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>

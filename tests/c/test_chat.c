@@ -1,4 +1,4 @@
-/* Chat templates: what becomes a control token, what the template sees, where messages end. */
+/* Tests chat templates: which texts become control tokens, what the template gets, and where messages end. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* Prompts that go on after an answer whose tokens are known: what follows it is made, in every form of template, or all. */
+/* Tests prompts that follow an answer whose tokens are known (`after`). For every form of template, either only the
+ * text after the answer is rendered, or the whole chat. */
 #include <stdlib.h>
 
 #include "text/chat/chat.h"

@@ -1,5 +1,5 @@
-/* Conversations changed for one family of templates, or for one template that refuses them; with the same prompt whether it is
- * rendered whole or after an answer whose tokens are known. */
+/* Tests changes to conversations for one family of templates, or for a template that refuses the conversation. The
+ * prompt must be the same, whether it is rendered as a whole or after an answer whose tokens are known. */
 #include <stdlib.h>
 
 #include "text/chat/chat.h"

@@ -1,5 +1,6 @@
-/* Chat templates that loop for ever, recurse, build texts without end, or lead jinja where it crashes: each is refused, when
- * it is compiled or when it renders, within the same bounds. The templates run in a child with little memory and time. */
+/* Tests hostile chat templates: they loop forever, recurse, build endless texts, or make jinja crash. Each must be
+ * refused within the limits, when it is compiled or rendered. The templates run in a child process with little memory
+ * and time. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>

@@ -1,6 +1,6 @@
-/* Memory that runs out while a failure is being explained, at every allocation in turn: a status, and nothing thrown.
- * Elsewhere it cannot be tried: the JSON library allocates in destructors. And the memory that a request's work takes in all,
- * as a measure of that work. */
+/* Tests that llm_chat_render returns a status, and throws nothing, if memory runs out while it explains a failure. Each
+ * allocation fails once. At other places this cannot be tested, because the JSON library allocates in destructors. Also
+ * tests the total memory that requests allocate, as a measure of their work. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

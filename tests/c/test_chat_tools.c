@@ -1,5 +1,5 @@
-/* What a chat's request wants of the answer: tools, forms, thinking, an answer that was begun; in every family of
- * templates. */
+/* Tests what a chat request demands of the answer: tools, structured output, reasoning, and a message that the answer
+ * continues. For every family of templates. */
 #include <pthread.h>
 
 #include "answer_transcript.h"

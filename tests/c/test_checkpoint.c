@@ -1,4 +1,4 @@
-/* The store of checkpoints: what it finds, what it evicts, and what entries know of each other without looking. */
+/* Tests the checkpoint store: which checkpoints it finds and evicts, and that each checkpoint has the right parent. */
 #include "states/checkpoint.h"
 
 #include <pthread.h>

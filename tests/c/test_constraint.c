@@ -1,4 +1,5 @@
-/* What an answer's form does to its tokens: grammars, what begins them, thinking, on a model's vocabulary. */
+/* Tests how a constraint restricts the tokens of an answer: grammars, triggers and reasoning, on a model's
+ * vocabulary. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
-/* A device whose memory is all taken: by another program, say. What a step needs is taken when the model is opened, or
- * opening is refused; a step that still gets none fails alone. Vulkan's allocations are those refused here; without such a
- * device (LLMD_TEST_DEVICE) there are none, and nothing is refused. What CUDA's backend does then is done in its place. */
+/* Tests a device without free memory, for example because another program uses it. The memory for steps is allocated
+ * when the model is opened, or opening fails. If a step still gets no memory, only this step fails. The test makes
+ * Vulkan's allocations fail, and imitates the behavior of CUDA's backend. Without a Vulkan device (LLMD_TEST_DEVICE),
+ * no allocation fails. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-/* Embeddings: the same for a text whatever is embedded beside it, of length 1, and in no session's way. */
+/* Tests embeddings: a text has the same embedding in any batch, each vector has length 1, and sessions are not
+ * delayed. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Models that only embed: whatever else they are asked for is refused, by the model and by the engine, and a file that makes
- * no embedding of a text is refused at the start, with the reason. What they say: test_embed, tests/live/test_encoders.py. */
+/* Tests embedding-only models. The model and the engine refuse everything except embeddings. A file that cannot embed
+ * whole texts is refused at the start, with the reason. test_embed.c and tests/live/test_encoders.py test the
+ * embeddings themselves. */
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* The engine's edges: malformed commands, a reader that does not read, start and stop. */
+/* Tests the engine's interface: malformed commands, a client that does not drain events, start and stop. */
 #include <dirent.h>
 #include <sched.h>
 #include <stdlib.h>

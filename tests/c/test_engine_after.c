@@ -1,4 +1,4 @@
-/* Several answers to one prompt: generations that wait for the first one's prompt and share its state. */
+/* Tests several answers to one prompt (`after`): generations wait for the first one's prefill and share its state. */
 #include "check.h"
 #include "engine_driver.h"
 

@@ -1,5 +1,6 @@
-/* Conversations that part and are come back to: they read no more than somebody would who forgot nothing, below the number of
- * slots and above it, in memory and on the disk; and what they say is what a fresh session says. */
+/* Tests conversations that diverge and return to earlier branches. They must prefill no more tokens than an engine with
+ * unlimited memory, with fewer or more branches than slots, in memory and on disk. Their answers must be those of a new
+ * session. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

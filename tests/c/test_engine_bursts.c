@@ -1,5 +1,5 @@
-/* Bursts of commands beside an answer: what they copy is spread over its steps. Time is what the copies are said to take, and
- * what is counted are the copies between two steps, so that no other load matters. */
+/* Tests bursts of commands while an answer is generated: their copies are spread over the steps. The test sets the time
+ * that a copy takes, and counts copies between two steps. So the load of the machine does not matter. */
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-/* What stands between the calls of a model: what was decoded leaves before the next call, a first token before a copy; nobody
- * is woken for nothing, and a call that nobody wants any more is given up. */
+/* Tests the work between two model calls. Decoded tokens are delivered before the next call, and a first token before a
+ * copy. No thread is woken without need. A call is stopped if all its requests are cancelled. */
 #include <poll.h>
 #include <sched.h>
 

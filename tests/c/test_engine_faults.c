@@ -1,5 +1,5 @@
-/* Steps that fail and memory that is short: who is harmed fails, is torn, says so and is right again on its next request;
- * who is not, does not notice. */
+/* Tests failed steps and lack of memory. The affected request fails, its branch becomes invalid (torn), and the next
+ * request of the session is right again. Other requests are not affected. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

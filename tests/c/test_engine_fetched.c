@@ -1,4 +1,5 @@
-/* What another session has on the disk of a prompt's beginning: it is read for it where that is sooner done. */
+/* Tests that the state of another session on disk is read for a prompt with the same beginning, if that is faster than
+ * prefill. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* What a session's files promise, through the engine: other options, kills, disks that fail, too few entries. */
+/* Tests the files of sessions, through the engine: a restart with other options, kills, failing disks, too few
+ * entries. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* A disk that is full, or would be: states are not written to it, what it holds stays, and no session loses its tokens. The
- * disk is a simulated one: how much is free, and what taking space answers. */
+/* Tests a disk that is full or nearly full. No states are written, existing files stay, and no session loses its
+ * tokens. The disk is simulated: the test sets the free space and the result of allocations. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Engines that are killed, for real: what the next one makes of the segment and the files together. */
+/* Tests what an engine adopts from the session table and the files of an engine that was killed with SIGKILL. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

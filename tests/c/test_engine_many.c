@@ -1,5 +1,5 @@
-/* Starts with more sessions on disk than --max-sessions and --max-parked provide entries for. Each session is as it
- * was, and commands work on it. Also tests sessions that have no entry. */
+/* Tests more sessions on disk than --max-sessions and --max-parked allow. After a start, each session is unchanged and
+ * obeys commands. Also tests sessions that get no entry. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* States that are parked under their requests, over the budget, when the requests end: one by one, and all at a stop. */
+/* Tests states that were parked while their requests ran, and exceed the budget when the requests end: one by one, or
+ * all at a stop. */
 #include "check.h"
 #include "engine/engine.h"
 #include "engine_driver.h"

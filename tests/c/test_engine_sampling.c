@@ -1,5 +1,5 @@
-/* Generations whose tokens are picked by threads, beside others: nobody's text depends on who else is there, and what may
- * happen to a generation may happen while a thread is at it. */
+/* Tests generations whose tokens are picked by sampling threads. Their texts must not depend on other generations.
+ * Everything that can happen to a generation can also happen while a thread picks its token. */
 #include <poll.h>
 #include <stdlib.h>
 

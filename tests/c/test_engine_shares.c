@@ -1,4 +1,5 @@
-/* Owners beside each other, pins, and memory too short for all: who is served, what is kept, and that everything ends. */
+/* Tests several owners, pins, and too little memory for all: which requests are served, which states are kept, and that
+ * each request ends. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A disk that does not answer: commands that wait for it keep nobody else from being served. */
+/* Tests a disk that does not respond: commands that wait for the disk do not delay other requests. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -1,5 +1,5 @@
-/* No request waits forever, and no branch is given up for a request that has to wait nevertheless. The tests count what
- * other requests get meanwhile, instead of measuring time. */
+/* Tests that no request waits forever, and that no branch is parked or dropped in vain for a request that must wait
+ * anyway. The tests count what other requests got meanwhile, and measure no time. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* Cancel, reset and close from every state; entries and queues that are full; a stop with everything in flight. */
+/* Tests cancel, reset and close in every state, full entries and queues, and a stop with running and waiting
+ * requests. */
 #include <stdlib.h>
 #include <string.h>
 

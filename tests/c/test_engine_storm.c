@@ -1,5 +1,6 @@
-/* Storms: thousands of random commands on few sessions, with and without faults, with drafts where the memory has them. Every request ends exactly once, whatever
- * ends by itself says what it would say alone, and nothing is left behind. */
+/* Tests thousands of random commands on few sessions, with and without faults, and with drafts if the kind of memory
+ * allows drafts. Every request must end exactly once. A request that ends without a fault must have the text that it
+ * would have alone. Nothing may be left at the end. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Requests that start together behind the same head: one prefills it, the others wait for that prefill and share its
- * state. A gate holds the model's calls, so that all arrive while the first is in the middle of the head. */
+/* Tests requests that arrive together and have the same head. One request prefills the head, and the others wait and
+ * share its state. The test holds back model calls, so that all requests arrive while the first one is prefilling the
+ * head. */
 #include <sched.h>
 
 #include "check.h"

@@ -1,4 +1,5 @@
-/* Tokens and log probabilities that travel beside the text: for who asked, and exactly those whose text has left. */
+/* Tests token ids and log probabilities in TEXT events. They are sent only if requested, and only for tokens whose text
+ * was delivered. */
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Warm equals cold: whatever a conversation does, what a session says next is what a fresh one would say, it reuses what
- * resume.h promises, and no session notices another. */
+/* Tests that warm equals cold. After any history, a session's next answer must be that of a new session. It must reuse
+ * as many tokens as resume.h promises. Sessions must not influence each other. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Text that is guessed from the grammar, and picks that take no thread: neither changes an answer. */
+/* Tests that guesses from the grammar, and quick picks without a sampling thread, do not change an answer. */
 #include <stdlib.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* leader.h: which prefill a request waits for, and which waits would take longer than none. */
+/* Tests leader.h: for which prefill a request waits, and when waiting would take longer than not waiting. */
 #include "check.h"
 #include "policy/copy_cost.h"
 #include "policy/leader.h"

@@ -1,4 +1,4 @@
-/* The account of saved states: every holder counts where it should, once, and the last one frees. */
+/* Tests the ledger of states: the bytes of a blob count once for each use, and the last holder frees the blob. */
 #include <stdlib.h>
 
 #include "check.h"

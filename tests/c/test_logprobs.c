@@ -1,4 +1,4 @@
-/* Log probabilities against the same sums in double precision. */
+/* Compares log probabilities with the same sums in double precision. */
 #include "text/sampling/logprobs.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Loops of templates whose iterations depend only on their items (chat_loop.h). Renderings that keep the outcomes of
+/* Tests template loops whose iterations depend only on their items (chat_loop.h). Renderings that keep the outcomes of
  * iterations have the same texts, errors, costs and counts as renderings that run each iteration. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* All tokens that may come next are those that may, asked one by one, and those that a plain matcher allows: for random
- * grammars, on random vocabularies, at random places. */
+/* Tests the set of tokens that a grammar allows next. It must equal the result of checking each token alone, and the
+ * result of a simple matcher. Uses random grammars, vocabularies and positions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Model files that lie. A tiny model's header is changed field by field, and each variant is opened in a child of its own: it
- * ends with a status and a sentence, not with a signal, and soon. LLMD_HOSTILE_RUNS and LLMD_HOSTILE_SEED go further than
- * the default. */
+/* Tests malformed model files. The fields of a tiny model's header are changed one by one. Each variant is opened in a
+ * child process, which must soon end with a status and a sentence, and not with a signal. LLMD_HOSTILE_RUNS and
+ * LLMD_HOSTILE_SEED set the number of variants and the seed. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>

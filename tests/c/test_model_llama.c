@@ -1,4 +1,4 @@
-/* llama.cpp behind model.h, on tiny generated models of every memory class. */
+/* Tests llama.cpp through model.h, with tiny generated models of every memory class. */
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* Calls that hold tokens of several sequences, as many of each as one likes: in one pass over the weights, whatever the
- * sequences, with the logits that each would have alone; and calls that are given up. */
+/* Tests calls with any numbers of tokens of several sequences. They must take one pass over the weights, and give each
+ * sequence the logits that it would have alone. Also tests calls that are stopped. */
 #include "random.h"
 #include "tiny_models.h"
 

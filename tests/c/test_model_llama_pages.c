@@ -1,5 +1,5 @@
-/* The memory behind llama.cpp's cells, on tiny generated models: it is taken as sequences grow, and given back when they are
- * cut or emptied. Counted in pages, which the system knows exactly. */
+/* Tests the memory of llama.cpp's cells, with tiny generated models. Memory is taken when sequences grow, and returned
+ * when they are truncated or cleared. The tests count pages, because the system knows their number exactly. */
 #include <unistd.h>
 
 #include "own_memory.h"

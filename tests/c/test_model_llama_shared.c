@@ -1,5 +1,5 @@
-/* Copies that refer to the memory of their source, on tiny generated models: a copy takes no memory until one of the two
- * grows, and nothing that happens to one sequence shows in another. */
+/* Tests copies of sequences that share memory with their source, with tiny generated models. A copy takes no memory
+ * until the copy or the source grows. Changes of one sequence must not affect another. */
 #include "own_memory.h"
 #include "random.h"
 #include "tiny_models.h"

@@ -1,5 +1,6 @@
-/* Copies, checkpoints and saved sequences of llama.cpp, on tiny generated models of every memory class: what goes on from
- * a copied or restored state must be what goes on from the same tokens read from the start. */
+/* Tests copied, checkpointed and saved sequences of llama.cpp, with tiny generated models of every memory class. A
+ * sequence that continues from a copied or restored state must have the same logits as after a full prefill of its
+ * tokens. */
 #include "tiny_models.h"
 
 /* Goes on with `seq`, at k tokens of text 1, and compares with a cold reading. */

@@ -1,4 +1,4 @@
-/* The simulated model: its text, its memory rules by class, its batch rules and its faults. */
+/* Tests the simulated model: its text, the memory rules of each class, the rules for batches, and its faults. */
 #include "model/sim/sim_model.h"
 
 #include <limits.h>

@@ -1,4 +1,5 @@
-/* The simulated model with a script: it says what it was told to, on every class, and goes on from any state. */
+/* Tests the simulated model with a script. It must generate the script's replies, in every memory class, and continue
+ * them from any saved state. */
 #include "model/sim/sim_model.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The simulated model's copies and saved states: what comes back is what was saved, on every class; what should not have
- * been loaded shows. */
+/* Tests copies and saved states of the simulated model. In every memory class, a loaded state equals the saved state.
+ * If a wrong state was loaded, the text shows it. */
 #include "model/sim/sim_model.h"
 
 #include <stdlib.h>

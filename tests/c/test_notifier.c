@@ -1,5 +1,5 @@
-/* The notifier: what it promises one by one, then two threads that hand each other a number and sleep in between: one
- * lost wake-up and the game stands still, which the test's alarm turns into a failure. */
+/* Tests the notifier. First tests each of its rules. Then two threads pass a number back and forth, and sleep in
+ * between. If a wake-up is lost, both threads sleep forever, and the test's alarm reports a failure. */
 #include "boundary/notifier.h"
 
 #include <poll.h>

@@ -1,5 +1,6 @@
-/* A device that has no room for all layers gets as many as it has room for, and the model says the same. The room is told by
- * ggml_backend_dev_memory, whose place is taken here. Without a device (LLMD_TEST_DEVICE) all of it is the CPU's. */
+/* Tests a device with too little memory for all layers. It gets as many layers as fit, and the model generates the same
+ * text. The test replaces ggml_backend_dev_memory, which reports the free memory. Without a device (LLMD_TEST_DEVICE),
+ * all layers are on the CPU. */
 #include <ggml-backend.h>
 #include <sys/stat.h>
 

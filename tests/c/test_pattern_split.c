@@ -1,5 +1,5 @@
-/* Splitting by patterns: the same as std::regex for any pattern of the dialect, on any stack, in steps that grow no faster
- * than the text. */
+/* Tests splitting by patterns. For every supported pattern, the result is that of std::regex. The code needs little
+ * stack, and the number of steps is linear in the text. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Sequences that share one pool of cells (on a GPU, or of a hybrid model): idle sequences cost the others nothing. Each
- * sequence attends only to the range from its first to its last cell. Its cells stay together while sequences are
- * opened, grow, are truncated, copied, saved and closed. */
+/* Tests sequences that share one pool of cells (on a GPU, or in hybrid models). Idle sequences must not slow down
+ * others. Each sequence attends only to the range of its own cells. The cells of a sequence stay together, whatever
+ * happens to other sequences: growth, truncation, copies, saving and clearing. */
 #include "random.h"
 #include "tiny_models.h"
 

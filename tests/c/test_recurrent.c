@@ -1,6 +1,6 @@
-/* test_recurrent.c: what recurrent layers compute on the CPU, whose kernels are llmd's, against the definitions in double
- * precision: gated delta nets, with the state behind the output and changed where it is, and short convolutions; and the same
- * bits with any number of threads, and however many tokens are consumed at once. */
+/* test_recurrent.c: compares llmd's CPU kernels for recurrent layers with the definitions, computed in double
+ * precision. These are gated delta nets, with states after the output or in cells, and short convolutions. Also tests
+ * that results have the same bits with any number of threads, and with any number of tokens in a call. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* The ring: its rules one by one, then two threads that push and drain records of random sizes as fast as they can. */
+/* Tests the ring. First tests each of its rules. Then one thread pushes records of random sizes and another drains
+ * them, both as fast as possible. */
 #include "boundary/ring.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* The sampler on plain logits. */
+/* Tests the sampler on plain logits. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
-/* The sampler against llama.cpp's: the same distributions, whatever is asked for, and the same tokens of a grammar. */
+/* Compares the sampler with llama.cpp's samplers: for all parameters, the distributions must be equal, and grammars
+ * must allow the same tokens. */
 #include <math.h>
 #include <stdlib.h>
 

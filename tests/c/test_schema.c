@@ -1,4 +1,5 @@
-/* What a JSON schema lets be written: whole texts, byte by byte, against the mask of the answer's form. */
+/* Tests which texts a JSON schema allows. Each text is fed byte by byte, and each byte is checked against the mask of
+ * the constraint. */
 #include <stdlib.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* How much work compiling a JSON schema may take, and what is left of a schema that takes more. */
+/* Tests the limit on the work of compiling a JSON schema, and how much of a schema is enforced beyond the limit. */
 #include <stdlib.h>
 #include <string.h>
 

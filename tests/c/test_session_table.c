@@ -1,4 +1,5 @@
-/* The session table: its life, its rules, readers against a busy writer, and against bytes that nobody should trust. */
+/* Tests the session table: creation and removal, its rules, readers during frequent changes, and readers of damaged
+ * tables. */
 #include "boundary/session_table.h"
 
 #include <errno.h>

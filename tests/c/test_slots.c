@@ -1,4 +1,5 @@
-/* What it costs the others that a session gets a slot: with a busy disk, a full KV cache, or an owner at its share. */
+/* Tests what other sessions lose when a session gets a slot: with a busy disk, a full KV cache, or an owner that has
+ * its whole share. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* The two files of a session: what was written comes back, and nothing else is ever taken for it. */
+/* Tests the two files of a branch: written data are read back unchanged, and any other file is refused. */
 #include <stdlib.h>
 #include <string.h>
 

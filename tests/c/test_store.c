@@ -1,4 +1,4 @@
-/* The store thread: jobs in order, results by ownership, failures as complaints. */
+/* Tests the store thread: the order of its jobs, who owns results, and complaints about failures. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* Any text with any tokenizer: every name of a pre-tokenizer and every kind of vocabulary that llama.cpp knows.
+/* Tests any text with any tokenizer: every pre-tokenizer and every kind of vocabulary that llama.cpp supports.
  *
- * The digests in tokenizer_digests.h were recorded with llama.cpp as it is published, whose words are found by
- * std::regex: equal digests mean equal tokens. Long texts run on a small stack and must be tokenized whole.
+ * The digests in tokenizer_digests.h were recorded with the original llama.cpp, which splits texts with std::regex.
+ * Equal digests mean equal tokens. Long texts must be tokenized completely on a small stack.
  *
- * To record after an update of llama.cpp: take cmake/llama/0011-tokenizer.patch away, ./build.sh setup, build this program,
- * run it with --record; its output are the new rows of tokenizer_digests.h. A digest of 0 says that the published
- * llama.cpp did not survive the texts. */
+ * To record new digests after an update of llama.cpp, remove cmake/llama/0011-tokenizer.patch, run ./build.sh setup,
+ * build this program, and run it with --record. Its output has the new rows of tokenizer_digests.h. A digest of 0 means
+ * that the original llama.cpp crashed on the texts. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>

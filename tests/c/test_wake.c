@@ -1,5 +1,5 @@
-/* No wake-up is lost, and nothing of what wakes: the one thread is stopped between two steps of handing something over,
- * until the other one has done all it can and sleeps. The linker puts the functions named __wrap_* here in place of those
+/* Tests that no wake-up and no data are lost. One thread is stopped between two steps of a handover, until the other
+ * thread has done all its work and sleeps. The linker replaces functions by the functions __wrap_* in this file
  * (CMakeLists.txt). */
 #include <poll.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-/* test_weights.c: products with weights in layouts of our own, that of AMX and those of weights-rows.h, against the
- * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
- * by side, rows that go to some of many experts, and any number of threads; what they must leave to other kernels; when
- * there is room for such a layout, and that many rows lie in it as few do, and experts one behind the other.
- * Rounding keeps the inputs, so the result must be exact but for the order of summation.
+/* test_weights.c: compares products with repacked weights (AMX's layout and those of weights-rows.h) with the
+ * definition, computed in double precision. Tests every type that has such a layout, few and many rows, several
+ * sequences, rows that are not adjacent, rows for some of many experts, and any number of threads. Also tests which
+ * products are left to other kernels, when there is memory for such a layout, and the layout of many rows and of
+ * experts. The inputs are numbers that quantization does not change. So results must be exact, apart from the order of
+ * summation.
  */
 #include <math.h>
 #include <stdint.h>

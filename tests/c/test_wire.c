@@ -1,4 +1,4 @@
-/* MessagePack: primitives, and events to the byte. */
+/* Tests MessagePack: single values, and the exact bytes of events. */
 #include "boundary/wire.h"
 
 #include "check.h"

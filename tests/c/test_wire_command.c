@@ -1,5 +1,5 @@
-/* Commands: as msgspec writes them, and every kind of malformed one, each with the name that was refused. Messages are read
- * from allocations of exactly their size, so that AddressSanitizer sees any byte read beyond. */
+/* Tests commands as msgspec writes them, and every kind of malformed command, with the name of the refused entry. Each
+ * message is in an allocation of exactly its size, so that AddressSanitizer detects reads beyond the message. */
 #include "boundary/wire.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* The vocabularies: every number has a word and a sentence, no word stands for two, nothing lies outside. */
+/* Tests the vocabularies: each number has a word and a sentence, no word stands for two numbers, and numbers outside
+ * are unknown. */
 #include <stdbool.h>
 
 #include "check.h"

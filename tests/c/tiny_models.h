@@ -1,6 +1,7 @@
-/* tiny_models.h: driving the tiny generated models through model.h. LLMD_TEST_MODELS names their folder. In the build whose
- * arithmetic does not depend on batch shapes (LLMD_TEST_EXACT=1) logits must be equal to the bit, otherwise within a
- * bound. LLMD_TEST_KV_TYPE is the type of keys and values; a model that refuses it is left out. LLMD_TEST_DEVICE, part of a device's name, has all layers put on it: then the same must hold there. */
+/* tiny_models.h: opens and runs the tiny generated models through model.h. LLMD_TEST_MODELS is the folder of the
+ * models. In the exact build (LLMD_TEST_EXACT=1), logits must have equal bits, otherwise their difference must be
+ * within a bound. LLMD_TEST_KV_TYPE is the type of keys and values. Models that do not support it are skipped. If
+ * LLMD_TEST_DEVICE is set, all layers are put on the device whose name contains this text. */
 #ifndef TINY_MODELS_H
 #define TINY_MODELS_H
 
@@ -14,7 +15,7 @@ enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
 
 static const char *models;
 static bool is_exact;
-static const char *device; /* NULL: the CPU */
+static const char *device; /* NULL for the CPU */
 static llm_kv_type kv_type;
 
 typedef struct subject {
@@ -67,7 +68,7 @@ static inline model *opened(void)
     return opened_with(N_CTX, N_SEQ);
 }
 
-/* As branch.c does it: between cells of their own, sequences are copied through a saved state. */
+/* Copies a sequence like branch.c. If sequences share no cells, copies through a saved state. */
 static inline bool copy_sequence(model *m, uint16_t src, uint16_t dst)
 {
     if (m->info.shares_cells) {
@@ -81,7 +82,8 @@ static inline bool copy_sequence(model *m, uint16_t src, uint16_t dst)
     return is_copied;
 }
 
-/* Tokens [from, to) of a pseudo-random text that differs by `seed`, in chunks; logits wanted after the last. */
+/* The next functions make a pseudo-random text, which depends on `seed`, and feed its tokens [from, to) in chunks.
+ * Logits are requested after the last token. */
 static inline int32_t text_token(uint32_t seed, uint32_t i)
 {
     uint32_t x = (i + 1) * 2654435761u ^ seed * 40503u;
@@ -120,7 +122,7 @@ static inline model_result feed(model *m, uint16_t seq, uint32_t seed, uint32_t 
     return result;
 }
 
-/* Logits after the last token fed in a batch of n. */
+/* Returns the logits after the last token of a batch of n tokens. */
 static inline float *row_after(model *m, uint32_t n)
 {
     float *row = m->ops->logits(m, n - 1);
@@ -143,7 +145,7 @@ static inline double distance(const float *a, const float *b, uint32_t n)
     return most;
 }
 
-/* Cold logits after `n` tokens of a text, from sequence 3, in chunks of 64. */
+/* Returns the logits after n tokens of a text, without reuse: feeds the text to sequence 3, in chunks of 64 tokens. */
 static inline float *cold(model *m, uint32_t seed, uint32_t n)
 {
     m->ops->clear(m, 3);
@@ -155,10 +157,11 @@ static inline float *cold(model *m, uint32_t seed, uint32_t n)
     return row;
 }
 
-/* Measured: 0.03 for F32, 0.3 for quantized weights and 0.11 for quantized keys and values at |logits| about 9: what is
- * rounded again to 8 bits may be rounded to the next number. A device rounds more coarsely than a CPU where it
- * multiplies many rows at once: between two experts that are as good as each other that is a choice, and 1.4 then, 3.2 where
- * choices follow each other. Two texts differ by 11 at least. */
+/* Returns the largest allowed difference between logits that should be equal. Logits are about 9. Measured differences
+ * are 0.03 for F32, 0.3 for quantized weights, and 0.11 for quantized keys and values. Quantization can round nearly
+ * equal numbers to different numbers of 8 bits. A device rounds more coarsely than a CPU when it multiplies many rows
+ * at once. If two experts are about equally good, this can change which expert is chosen. Then the difference is up to
+ * 1.4, or 3.2 after several such choices. The logits of two different texts differ by at least 11. */
 static inline double bound_of_same(void)
 {
     const bool may_choose = device != NULL && strstr(current->file, "experts") != NULL;
@@ -174,39 +177,40 @@ static inline void check_same(const float *a, const float *b, uint32_t n)
     CHECK(d <= bound);
 }
 
-bool llama_supports_gpu_offload(void); /* llama.h: there is a device, used or not */
+bool llama_supports_gpu_offload(void); /* from llama.h: whether there is a device, even if it is not used */
 
 static inline bool attends_only(void)
 {
     return current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW;
 }
 
-/* info.n_stoppable, where the device has no say. */
+/* Returns the info.n_stoppable that is expected without a device. */
 static inline uint32_t stoppable_on_the_host(void)
 {
     return attends_only() ? N_SEQ : 1;
 }
 
-/* An indexer picks what is attended to, for whole streams. */
+/* Whether the model has an indexer, which picks the tokens to attend to, for whole streams. */
 static inline bool picks_tokens(void)
 {
     return strstr(current->file, "indexed") != NULL || strstr(current->file, "sparse") != NULL;
 }
 
-/* Whether a call of any tokens of any sequences is to be one pass. */
+/* Whether a call with any tokens of any sequences should take one pass. */
 static inline bool mixes_calls(const model *m)
 {
     return (attends_only() && !picks_tokens()) ||
            (strcmp(m->info.arch, "qwen35") == 0 && !llama_supports_gpu_offload());
 }
 
-/* Whether the model can have quantized keys and values: not without any, nor with compressed ones, nor with an indexer. */
+/* Whether the model can have quantized keys and values. It cannot if it has no keys and values, compressed ones, or an
+ * indexer. */
 static inline bool can_be_quantized(void)
 {
     return current->memory != LLM_MEMORY_RECURRENT && strstr(current->file, "latent") == NULL && !picks_tokens();
 }
 
-/* Sets kv_type to what LLMD_TEST_KV_TYPE names, or to f16. */
+/* Sets kv_type to the type in LLMD_TEST_KV_TYPE, or to f16. */
 static inline void read_kv_type(void)
 {
     const char *word = getenv("LLMD_TEST_KV_TYPE");
@@ -217,7 +221,7 @@ static inline void read_kv_type(void)
     CHECK(kv_type < LLM_KV_TYPE_N);
 }
 
-/* Runs `tests` for every model, or says that there are none. */
+/* Runs `tests` for each model, or reports that there are no models. */
 static inline void for_each_model(void (*tests)(void))
 {
     models = getenv("LLMD_TEST_MODELS");
@@ -232,7 +236,7 @@ static inline void for_each_model(void (*tests)(void))
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
         current = &subjects[i];
         if (device != NULL && strcmp(current->file, "tiny-sparse.gguf") == 0) {
-            continue; /* refused there */
+            continue; /* this model does not support the requested type */
         }
         if (kv_type != LLM_KV_F16 && !can_be_quantized()) {
             continue;

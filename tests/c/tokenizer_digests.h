@@ -1,18 +1,18 @@
-/* tokenizer_digests.h: all tokenizers that llama.cpp knows, and what it makes of the texts of test_tokenizer.c, which
- * says how these rows are recorded. */
+/* tokenizer_digests.h: all tokenizers of llama.cpp, each with a digest of the tokens that it makes from the texts in
+ * test_tokenizer.c. test_tokenizer.c says how these rows are recorded. */
 #ifndef TOKENIZER_DIGESTS_H
 #define TOKENIZER_DIGESTS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which file, and what it says instead of its own; "" for its own. */
+/* A vocabulary file, and the values that replace metadata of the file. "" keeps the file's own value. */
 typedef struct tokenizer_case {
     const char *file;
     const char *model; /* tokenizer.ggml.model */
     const char *pre;   /* tokenizer.ggml.pre */
     const char *name;  /* general.name */
-    uint64_t digest;   /* 0: not known */
+    uint64_t digest;   /* 0 if not known */
 } tokenizer_case;
 
 static const tokenizer_case tokenizer_cases[] = {

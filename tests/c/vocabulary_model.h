@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 /* Opens the file with other values for tokenizer.ggml.model, tokenizer.ggml.pre and general.name; "" leaves the file's
- * own. NULL if llama.cpp does not take it. Only the operations on text may be called; close it as any model. */
+ * own. Returns NULL if llama.cpp refuses the file. Only the operations on text may be called. The model is closed like
+ * any other model. */
 model *vocabulary_open(const char *path, const char *tokenizer_model, const char *pre, const char *name);
 
 #ifdef __cplusplus
