@@ -150,8 +150,8 @@ inline void tile_dots(const float *keys, const float *queries, int64_t size, flo
 }
 
 constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2;
-constexpr int SUMS = LANES == 16 ? 24 : 12; /* number of sums that are kept in the 32 or 16 registers; 16 or 8 sums were
-                                             * slower */
+constexpr int SUMS = LANES == 16 ? 24 : 12; /* number of sums that are kept in registers: 24 of 32 registers, or 12 of
+                                             * 16. Fewer sums were slower */
 
 /* Computes the scores of rows r to r + VECTORS * LANES - 1 with all n positions, as many positions at once as SUMS
  * allows. The order of additions in a sum does not depend on how many sums are computed at once. So the bits of a score

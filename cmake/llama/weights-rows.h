@@ -2,8 +2,8 @@
  * Included by ggml-cpu's repack.cpp. The instructions are in weights-lanes.h.
  *
  * llama.cpp multiplies a block of 32 weights of one row with 32 inputs, and then adds up the products across the
- * register. It does so for each row. This code stores the weights in groups. A group is sixteen rows, of which four
- * bytes each are stored in turn:
+ * register. This is repeated for each row. The code here stores the weights in groups. A group is sixteen rows, of
+ * which four bytes each are stored in turn:
  *
  *   a line of 64 bytes:  row 0: inputs 0-3 | row 1: inputs 0-3 | ... | row 15: inputs 0-3
  *

@@ -154,8 +154,8 @@ static int copy_escape(scan *s)
     return LLM_JSON_OK;
 }
 
-/* Copies the characters of a string up to the closing quote. Most strings are long runs of plain characters, so a whole
- * run is copied at once. */
+/* Copies the characters of a string up to the closing quote. Most strings are long runs of plain characters, so each
+ * run is copied with one call. */
 static int copy_characters(scan *s, const uint8_t *out_begin, uint64_t n_bytes_max, int too_many)
 {
     for (;;) {

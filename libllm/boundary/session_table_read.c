@@ -185,8 +185,8 @@ static void record_copy(const session_table_entry *s, uint64_t word, llm_branch_
 enum { TRIES_MAX = 100000 };
 
 /* Returns the commit word of an entry whose segment is read through a descriptor. No system guarantees that pread
- * copies an aligned word at once. The result could be a mixture of two commit words, with the count of one and the
- * generation of the other. So the word is read until two reads are equal. */
+ * copies an aligned word in a single access. The result could be a mixture of two commit words, with the count of one
+ * and the generation of the other. So the word is read until two reads are equal. */
 static uint64_t commit_read(const llm_session_table *table, uint32_t entry)
 {
     const uint64_t at = offset_of_entry(table, entry) + offsetof(session_table_entry, commit);

@@ -120,7 +120,8 @@ static bool is_first_of(const request *r, const branch *b)
 static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     if (r->branch != NULL && is_first_of(r, r->branch)) {
-        r->branch->parked.wait_until_us = 0; /* the time limit of the next request's wait for the disk starts anew */
+        r->branch->parked.wait_until_us = 0; /* the time limit of the next request's wait for the disk begins when that
+                                              * request begins to wait */
     }
     decode_leave_queue(d, r);
     request_end(r, outcome, status);

@@ -22,7 +22,7 @@ typedef struct outbox {
     uint32_t n_consumed; /* how many prompt tokens are consumed by now; sent with CONSUMED */
     uint64_t prefill_us;
     /* text that is sent with TEXT; owned. Up to LLM_OUTBOX_BYTES_MAX bytes, plus the text that the stop filter (stop.h)
-     * releases at once */
+     * releases in one call */
     char *text;
     uint32_t n_text;
     uint32_t n_tokens;

@@ -54,8 +54,8 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &options, &r->sampler);
 }
 
-/* Determines the token counts at which the prompt's checkpoints are saved (checkpoint_points.h). Uses at most
- * LLM_BOUNDARIES_MAX message boundaries of the command: the last ones. */
+/* Determines the token counts at which the prompt's checkpoints are saved (checkpoint_points.h). Uses only the last
+ * LLM_BOUNDARIES_MAX message boundaries of the command. */
 static void open_checkpoint_points(request *r, const model *m, const wire_command *command)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];

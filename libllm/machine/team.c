@@ -12,9 +12,9 @@ enum {
     GUESS_US = 10000000 /* pause between guesses. A guess is a trial without an idle core */
 };
 
-/* if threads wait for cores for more than this share of a step's time, other processes want the cores */
+/* if threads wait for cores for more than this share of a step's time, other processes need the cores */
 static const double SHARE_WAITED = 0.15;
-/* if threads wait for cores for more than this share of a step's time, other processes clearly want the cores */
+/* if threads wait for cores for more than this share of a step's time, other processes clearly need the cores */
 static const double SHARE_CLEAR = 0.3;
 static const double GAIN = 0.95; /* steps of a successful trial are shorter than this times the usual step */
 static const double GAIN_CLEAR = 0.8;
@@ -83,7 +83,7 @@ static int32_t n_more(const team *t, double n_idle_cores)
 }
 
 /* Called after a step that is not part of a trial. Updates the moving averages, and begins a trial if one is due. If
- * other processes want cores, tries one thread fewer. If a core is idle, tries more threads. Without an idle core, more
+ * other processes need cores, tries one thread fewer. If a core is idle, tries more threads. Without an idle core, more
  * threads are tried only rarely, as a guess, because a step with one thread too many takes several times as long. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {

@@ -85,7 +85,7 @@ typedef struct model_info {
     uint8_t geometry[16]; /* hash of everything else on which the bytes of a saved state depend: see state_load */
 } model_info;
 
-/* Tokens of one decode call. The tokens of each sequence stand together, in order, and the first of them is at the
+/* Tokens of one decode call. The tokens of each sequence are contiguous and in order, and the first of them is at the
  * sequence's position. A batch can contain any sequences, in any order. */
 typedef struct model_batch {
     uint32_t n;
@@ -200,7 +200,7 @@ typedef struct model_ops {
                                                         * with tools, or NULL */
 } model_ops;
 
-/* Returns whether the embedding has been cancelled. Another thread sets the flag. A relaxed load suffices, since no
+/* Returns whether the embedding has been cancelled. Another thread sets the flag. A relaxed load suffices, because no
  * other memory depends on the flag. */
 static inline bool model_embedding_is_cancelled(const int32_t *cancel_flag)
 {

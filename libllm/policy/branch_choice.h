@@ -41,7 +41,8 @@ typedef struct branch_choice {
 bool branch_is_continued(const branch_candidate *t);
 
 /* Chooses the branch for a prompt. If the prompt continues several candidates, chooses the one with the longest common
- * prefix. If several have the longest, chooses an idle one, and of several idle ones the most recently used.
+ * prefix. If several candidates share the longest prefix, chooses an idle candidate. Of several idle candidates,
+ * chooses the most recently used one.
  *
  * If the prompt continues no candidate, a branch whose state is on disk may still have the longest common prefix. Then
  * chooses this branch. The branch is truncated, and the discarded tokens may be kept in a copy. Otherwise opens a new

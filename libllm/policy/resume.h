@@ -59,7 +59,8 @@ typedef struct resume_plan {
     bool has_logits;     /* the logits after the prompt were kept, so no token has to be consumed */
 } resume_plan;
 
-/* Chooses the plan with the largest n_keep minus cost. If several plans are equal in that, chooses the first of: `own`,
+/* Chooses the plan with the largest n_keep minus cost. If several plans are equally good, chooses the first in this
+ * order: `own`,
  * `own` with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 

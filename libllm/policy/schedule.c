@@ -214,8 +214,8 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
 }
 
 /* Gives all requests that take part the same number of tokens. The model computes requests together only if they have
- * equally many tokens. Chooses the number for which the call consumes the most tokens in total. If several numbers are
- * equal in that, chooses the one with the most requests. The request whose turn it is always takes part. */
+ * equally many tokens. Chooses the number for which the call consumes the most tokens in total. If several numbers give
+ * the same total, chooses the one with the most requests. The request whose turn it is always takes part. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = first_in_turn(in, n_prefilling);

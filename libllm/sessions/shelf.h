@@ -87,7 +87,7 @@ branch *table_parked_victim(branch_table *table);
  * as prefilling its tokens again would take, but at least 10 s. Other states beyond the budget are dropped. */
 void table_spill(branch_table *table);
 bool table_is_refused(const branch_table *table); /* no state is written now, because a write failed a short time ago */
-/* removes lent states from memory. Then goes on with a spill that had to wait for the store or for a lent state */
+/* removes lent states from memory. Then continues a spill that had to wait for the store or for a lent state */
 void table_spill_on(branch_table *table);
 
 bool table_spill_waits(const branch_table *table);
@@ -108,7 +108,7 @@ bool table_gives_up_jobs(branch_table *table, const branch *b);
 
 /* Called for a branch whose request waits for the branch's state on disk. The request waits as long as prefilling the
  * tokens would take, but at least 10 s. After that time, drops the state and returns true. The request then prefills
- * the tokens. Otherwise returns false, and the request goes on waiting. */
+ * the tokens. Otherwise returns false, and the request continues to wait. */
 bool table_gives_up_reading(branch_table *table, branch *b);
 
 /* Whether the state of any branch is being read under this number (parked.reading, branch.h). */

@@ -30,7 +30,7 @@ static bool would_vacate(const branch_table *table, const branch *b)
 
 /* Returns a lower bound on the bytes of the model's memory that the branches in other slots would keep. Branches that
  * would give up their slots do not count. If branches can share cells, only the largest branch counts, because its
- * cells may contain those of the others. Invalid branches do not count, because they may have no cells. */
+ * cells may contain those of the other branches. Invalid branches do not count, because they may have no cells. */
 static uint64_t least_bytes_of_others(const branch_table *table, const branch *b)
 {
     const model *m = table->shared.model;

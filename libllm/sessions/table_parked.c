@@ -146,7 +146,7 @@ void table_spill(branch_table *table)
             table->shelf.spill_waits = true;
             return;
         }
-        table->shelf.spill_until_us = 0; /* the wait of the next state begins anew */
+        table->shelf.spill_until_us = 0; /* the next state that waits gets its own time limit */
         if (result != SPILLED) {
             drop_state(table, b);
         }

@@ -6,8 +6,8 @@
 
 enum {
     /* Smaller blocks come from malloc, which keeps freed blocks for later. Larger blocks are mapped one by one.
-     * Otherwise the states and logits of closed sessions would lie between small blocks, and their memory would never
-     * return to the system. */
+     * Otherwise freed states and logits would be surrounded by small blocks, and their memory would never return to the
+     * system. */
     MAPPED_BYTES_MIN = 64 << 10,
     /* A smaller block can be allocated again at little cost, so it is not kept as the spare. */
     SPARE_BYTES_MIN = 1 << 20,

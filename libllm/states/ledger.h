@@ -1,8 +1,8 @@
 /* ledger.h: keeps states in host memory, and counts their bytes.
  *
- * Every state in host memory is a blob. A blob is a block of bytes that never changes once it is filled. So several
- * holders can share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a blob can
- * be held:
+ * Every state in host memory is a blob. A blob is a block of bytes that never changes after it has been filled. So
+ * several holders can share a blob without a copy, and the last holder to drop the blob frees it. The uses for which a
+ * blob can be held:
  *   LEDGER_PARKED       branches without a slot (branch.h), and the logits that they keep
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    jobs of the store (store.h): states on their way to or from a file (snapshot.h)
@@ -41,8 +41,8 @@ void ledger_open(ledger *l, size_t n_in_flight_max);
 void *ledger_bytes_new(size_t n_bytes);
 void ledger_bytes_free(void *bytes, size_t n_bytes); /* NULL is allowed */
 
-/* Makes a blob without a holder, whose bytes must be filled at once. Returns NULL if memory is short. Called by any
- * thread. */
+/* Makes a blob without a holder, whose bytes must be filled before any other use. Returns NULL if memory is short.
+ * Called by any thread. */
 blob *blob_new(size_t n_bytes);
 /* Frees a blob that has no holder. NULL is allowed. Called by any thread. */
 void blob_free(blob *b);

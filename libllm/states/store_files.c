@@ -186,7 +186,7 @@ static void learn_of_disk(store_files *f, bool is_written)
 static void write_state(store_files *f, store_job *job)
 {
     if (!durable_exists(f->directory, job->id, SNAPSHOT_BRANCH)) {
-        /* the session was closed or reset meanwhile, or its branch file could not be written */
+        /* the session was closed or reset after the job was pushed, or its branch file could not be written */
         job->status = LLM_NOT_FOUND;
         return;
     }

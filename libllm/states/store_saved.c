@@ -219,7 +219,7 @@ void store_saved_load(store_files *f, store_job *job)
         return;
     }
     if (entry.facts.n_bytes > job->n_bytes_max) {
-        job->status = LLM_BUSY; /* meanwhile a larger session was saved under the label */
+        job->status = LLM_BUSY; /* after the job was pushed, a larger session was saved under the label */
         return;
     }
     job->status = (llm_status)branch_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);

@@ -18,7 +18,8 @@
 void model_llama_crash_init(); /* called once per process, before any code of llama.cpp runs */
 
 /* While an object of this class exists, the thread that made it opens a model, and failed assertions in this thread
- * become exceptions. Only one object with a notice can exist at a time, since signal handlers belong to the process. */
+ * become exceptions. Only one object with a notice can exist at a time, because signal handlers belong to the
+ * process. */
 class model_llama_opening {
   public:
     /* If any thread crashes, `notice` is written to stderr, and the process ends with status 1. If `notice` is NULL,

@@ -46,7 +46,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
         }
         if (i == 0 || seq != b->seqs[i - 1]) {
             if (m->is_touched[seq]) {
-                return false; /* the sequence's tokens do not stand together in the batch */
+                return false; /* the sequence's tokens are not contiguous in the batch */
             }
             m->is_touched[seq] = 1;
             m->touched.push_back(seq);

@@ -109,7 +109,7 @@ struct model_llama_embedder {
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* result of llama_decode if the abort callback returned true */
 /* If the options give no n_ctx, a device's pool of KV cells is sized for this number of tokens per session. The pool
- * takes all its memory at once. The same number is the n_ctx of a model whose file states no context length. */
+ * takes all its memory from the start. The same number is the n_ctx of a model whose file states no context length. */
 constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp pads contexts to a multiple of this number of cells */
 
@@ -364,10 +364,10 @@ struct model_llama_no_room : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* Chooses the number of cells of the pool on a device, where all cells take memory at once. The pool is about the
- * largest that the budget allows, with at most params.n_ctx cells. If wish.is_exact, the pool has at least wish.n_ctx
- * cells. Throws model_llama_no_room if the pool does not fit. Throws std::runtime_error if llama.cpp cannot make such a
- * context. In this case, the reason is in llama.cpp's log. Not for concurrent use. */
+/* Chooses the number of cells of the pool on a device, where all cells take memory from the start. The pool is about
+ * the largest that the budget allows, with at most params.n_ctx cells. If wish.is_exact, the pool has at least
+ * wish.n_ctx cells. Throws model_llama_no_room if the pool does not fit. Throws std::runtime_error if llama.cpp cannot
+ * make such a context. In this case, the reason is in llama.cpp's log. Not for concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
@@ -375,9 +375,9 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
  * the cells are too few for one session. */
 bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
 
-/* Chooses the number of cells in host memory. There, an unused cell is only reserved address space; it takes memory
- * once it is used. Throws the same exceptions as model_llama_cells_plan. If one sequence alone would exceed the budget,
- * the text of the exception names the option to change. */
+/* Chooses the number of cells in host memory. There, an unused cell is only reserved address space. A cell takes memory
+ * when it is first used. Throws the same exceptions as model_llama_cells_plan. If one sequence alone would exceed the
+ * budget, the text of the exception names the option to change. */
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 

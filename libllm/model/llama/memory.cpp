@@ -1,8 +1,8 @@
-/* memory.cpp: decides how many KV cells a context gets. On a device all cells take memory at once. So the pool must fit
- * the free memory (model_llama_cells_plan). On the host, an unused cell is only reserved address space. A cell takes
- * memory once it is used (cmake/llama/0005-kv-memory.patch). So every session can have cells for its full context, and
- * a budget limits the used memory (model_llama_reserve_plan). The bytes of a cell are not computed, but measured on two
- * contexts of different sizes, because each architecture has its own layers, windows and padding. */
+/* memory.cpp: decides how many KV cells a context gets. On a device, all cells take memory from the start. So the pool
+ * must fit the free memory (model_llama_cells_plan). On the host, an unused cell is only reserved address space. A cell
+ * takes memory when it is first used (cmake/llama/0005-kv-memory.patch). So every session can have cells for its full
+ * context, and a budget limits the used memory (model_llama_reserve_plan). The bytes of a cell are not computed, but
+ * measured on two contexts of different sizes, because each architecture has its own layers, windows and padding. */
 #include "model/llama/llama_model.h"
 
 #include <common/fit.h>

@@ -235,10 +235,11 @@ bool attends_only(const model_llama *m)
  * pool. In both layouts one call can mix tokens of sequences (cmake/llama/0009-streams.patch).
  *
  * In one pool a copied sequence takes no cells, and a session takes only as many cells as it needs. But attention reads
- * all cells between a session's first and last cell. Once the session has outgrown its part of the pool, these include
- * cells of other sessions (cmake/llama/0013-unified.patch). With separate streams no session slows down another, but
- * each session needs addresses for a full context. In host memory addresses cost nothing, so attention-only models on a
- * CPU have streams. All other models have a pool: GPU cells take memory at once, and hybrids have few attention layers.
+ * all cells between a session's first and last cell. After the session has outgrown its part of the pool, this range
+ * includes cells of other sessions (cmake/llama/0013-unified.patch). With separate streams no session slows down
+ * another, but each session needs addresses for a full context. In host memory addresses cost nothing, so
+ * attention-only models on a CPU have streams. All other models have a pool: GPU cells take memory from the start, and
+ * hybrids have few attention layers.
  *
  * The exact configuration has separate streams and no flash attention, because results must not depend on other tokens
  * of the batch. Other configurations use flash attention if the model supports it. Without flash attention, the V cache
@@ -299,7 +300,7 @@ model_llama_wish wish_of(const model_llama *m, const model_options &o)
     return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max, m->is_stateful()};
 }
 
-/* Chooses the number of cells in a device's memory, where all cells take memory at once. */
+/* Chooses the number of cells in a device's memory, where all cells take memory from the start. */
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
@@ -313,7 +314,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
     m->cost.fixed_bytes = has_cells ? 0 : cells.state_bytes;
 }
 
-/* Chooses the number of cells in host memory, where a cell takes memory only once it is used. */
+/* Chooses the number of cells in host memory, where a cell takes memory only when it is first used. */
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_reserve reserve =

@@ -94,7 +94,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
     /* Without a block table, llama.cpp copies between separate streams only in the next step. The copy would then
-     * overwrite a state that has been loaded into dst meanwhile. */
+     * overwrite a state that was loaded into dst before that step. */
     if (!m->info.shares_cells || !m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes want the cores,
+/* threads.cpp: the threads that compute steps. A step waits for its slowest thread. If other processes need the cores,
  * a thread may wait for a core in the middle of a step. All other threads then wait for this thread. So machine/team.h
  * decides how many threads the next step gets. For example, with one other busy process on two cores, a token took 110
  * ms with two threads, and 97 ms with the number that team.h chose. team.h needs to know how long a thread was ready to
@@ -30,7 +30,7 @@ constexpr double WORTH = 0.97;          /* more threads are used only if they ma
 constexpr double HOPELESS = 1.25;       /* if a step takes more than this times the best time, no smaller number of
                                          * threads is tried */
 constexpr double SHARE_ALONE = 0.03;    /* if threads wait for cores longer than this share of the time, other processes
-                                         * want the cores */
+                                         * need the cores */
 
 uint64_t now_us()
 {

@@ -16,7 +16,7 @@ constexpr uint32_t LONG_CALL_TOKENS = 32; /* a call with fewer tokens ends soon,
  * are of one sequence. In a call for several sequences, llama.cpp can move the states of other sequences. A sequence
  * that has consumed no token before the call needs no copy, because undo() empties it. If there is no memory for the
  * copy, the call runs, but cannot be stopped or undone. Writing the copy of a hybrid's state (19 MB) would cause 4,800
- * page faults. So the copy's pages are mapped at once (MAP_POPULATE). */
+ * page faults. So all pages of the copy are mapped with one call (MAP_POPULATE). */
 model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
 {
     if (!m->is_stateful()) {

@@ -92,8 +92,8 @@ struct llm_answer_parser {
     size_t at = 0;
     bool is_done = false;
 
-    /* The parser gets the text base + pending. This is all text since parsing last began, without the parts that are no
-     * longer needed. */
+    /* The parser gets the text base + pending. This is all text after the most recent begin of parsing, without the
+     * parts that are no longer needed. */
     std::string base;        /* text that has been parsed. `mode` is the kind of its last part */
     common_chat_msg settled; /* the message that `base` contains */
     part mode = part::NONE;  /* NONE if base is the prompt's opening */

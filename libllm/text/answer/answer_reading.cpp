@@ -17,7 +17,7 @@ namespace {
  * would end the process. */
 constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
 
-/* Returns the largest number of brackets that are open at once. Brackets in strings count too, since the syntax of
+/* Returns the largest number of brackets that are open at once. Brackets in strings count, too, because the syntax of
  * strings depends on the form. So the result is never too small, and brackets in a string only cost the use of the
  * separate stack. */
 size_t nesting_of(const std::string &text)
@@ -211,7 +211,7 @@ std::shared_ptr<const answer_grammar> answer_grammar::of(std::string_view docume
 }
 
 /* Parses in llama.cpp's lenient mode, in which the text can end anywhere, because the answer is still being generated.
- * If the parser stops before the end of the text, the text does not fit, since the rest of the text would be lost. */
+ * If the parser stops before the end of the text, the text does not fit, because the rest of the text would be lost. */
 answer_reading answer_form::parse(const std::string &text) const
 {
     answer_reading out;

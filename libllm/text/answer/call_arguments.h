@@ -1,6 +1,6 @@
 /* call_arguments.h: finds the part of a tool call's arguments that can be reported to the client before the tool call
- * is complete. This part is always the beginning of valid JSON, since clients append what they receive. The function is
- * pure, and is used only by the answer parser. */
+ * is complete. This part is always the beginning of valid JSON, because clients append what they receive. The function
+ * is pure, and is used only by the answer parser. */
 #ifndef LLM_CALL_ARGUMENTS_H
 #define LLM_CALL_ARGUMENTS_H
 

@@ -151,9 +151,9 @@ chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &t
     return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
 }
 
-/* Returns how many tokens of all.tokens lie within the first n_rendered bytes of the rendered text. Returns -1 if these
- * bytes end before all.tail or inside a token. Tokenizing these bytes alone could give other tokens, because a token of
- * the whole text can extend beyond them. For example, "new" and "line" may be one token. */
+/* Returns how many of all.tokens are in the first n_rendered bytes of the rendered text. Returns -1 if these bytes end
+ * before all.tail or inside a token. Tokenizing these bytes alone could give other tokens, because a token of the whole
+ * text can extend beyond them. For example, "new" and "line" may be one token. */
 int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
 {
     const size_t n = all.tail.place_of(n_rendered);
@@ -240,9 +240,9 @@ int32_t tokens_before_question(const chat *c, const chat_rendering &r, const con
     return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
 }
 
-/* Finds the boundaries. A boundary lies between two messages. To find its position, the messages before the boundary
- * are rendered alone. There is no boundary at this position if the text or the tokens of these messages are not a
- * prefix of the text or the tokens of the whole conversation. */
+/* Finds the boundaries. A boundary is a position between two messages. To find its position, the messages before the
+ * boundary are rendered alone. There is no boundary at this position if the text or the tokens of these messages are
+ * not a prefix of the text or the tokens of the whole conversation. */
 marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;

@@ -1,10 +1,10 @@
 /* chat_after.h: finds the part of a rendered chat that follows an answer whose tokens the session holds. Used only in
  * this folder. Pure functions. Templates render an earlier answer differently than the model wrote it. For example,
- * templates drop old reasoning, format the arguments of tool calls anew, and move the list of tools. A prompt rendered
- * from the beginning would therefore differ from the session's tokens, often early, and the whole conversation would be
- * prefilled again. So the new prompt begins with the session's tokens. Only the text after the session's last answer is
- * taken from the rendered chat. For example, the session holds 157 tokens that end with a tool call. Only the tool's
- * result is taken from the rendered chat, and adds 22 tokens.
+ * templates drop old reasoning, change the format of the arguments of tool calls, and move the list of tools. A prompt
+ * rendered from the beginning would therefore differ from the session's tokens, often early, and the whole conversation
+ * would be prefilled again. So the new prompt begins with the session's tokens. Only the text after the session's last
+ * answer is taken from the rendered chat. For example, the session holds 157 tokens that end with a tool call. Only the
+ * tool's result is taken from the rendered chat, and adds 22 tokens.
  *
  * The answer is passed to the template with a sentinel: a text that occurs nowhere else. The sentinel replaces the
  * answer's text, or the arguments of its last tool call. The position of the sentinel in the rendered chat shows where

@@ -11,7 +11,7 @@
 namespace {
 
 /* Patterns are searched for only in the last bytes of the answer, at most this many. Reason: std::regex recurses for
- * each character, and starts again with each token. A pattern that must match the whole answer is not tried once the
+ * each character, and starts again with each token. A pattern that must match the whole answer is not tried if the
  * answer is longer than this limit. */
 constexpr size_t PATTERN_BYTES_MAX = 4096;
 

@@ -473,9 +473,9 @@ std::vector<bool> empty_rules(const grammar &g)
 }
 
 /* A rule with which another rule, the outer rule, can begin. The rule is harmless if it is the last element of its
- * alternative and only elements that can be empty stand before it. Such a rule replaces the outer rule on the stack. So
- * the stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains a harmless
- * rule. llama.cpp's converters write such repetitions for tool calls. */
+ * alternative and only elements that can be empty precede it. Such a rule replaces the outer rule on the stack. So the
+ * stack does not grow, and the walk stops at a stack that it has already expanded. (a? b?)+ contains a harmless rule.
+ * llama.cpp's converters write such repetitions for tool calls. */
 struct beginning {
     uint32_t rule;
     bool is_harmless;
@@ -533,7 +533,7 @@ graph turned_around(const graph &forth)
 }
 
 /* Marks the unmarked rules that can be reached from `first`. Appends them to `order` in post-order, the deepest first.
- * Uses no recursion, since the depth can equal the number of rules. */
+ * Uses no recursion, because the depth can equal the number of rules. */
 void visit(const graph &edges, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks,
            std::vector<uint32_t> &order)
 {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-/* Adds `prefix` to the names of all rules. Two grammars with different prefixes can be joined, since no two of their
+/* Adds `prefix` to the names of all rules. Two grammars with different prefixes can be joined, because no two of their
  * rules have the same name. */
 std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
 

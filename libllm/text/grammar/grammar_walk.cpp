@@ -60,8 +60,8 @@ void grammar_walk::spend(uint64_t n)
 
 /* Returns the number of the stack that has `element` on top of the stack `below`. Each stack exists only once. So two
  * derivations that arrive at the same stack continue as one stack. Otherwise the number of stacks of an ambiguous
- * grammar could double with every character. A walk goes on after a guess that ran out of memory. So the table gets the
- * number last, and `seen` never has fewer elements than `stacks`. */
+ * grammar could double with every character. If a guess runs out of memory, the walk is still used. So the table is
+ * updated last, and `seen` never has fewer elements than `stacks`. */
 uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
 {
     const auto found = stack_of.find(pair_of(element, below));

@@ -14,7 +14,7 @@
  * A step is the transition from one place to the next by a character. Most steps recur. The 150,000 tokens of a
  * vocabulary share a few hundred beginnings. Each letter of a JSON string leads back to the same place. So stacks and
  * places are numbered and never change. Stacks share their lower parts, and equal places have one number. If a step
- * recurs, its result is looked up in a table. An automaton of all places cannot be built in advance, since a nested
+ * recurs, its result is looked up in a table. An automaton of all places cannot be built in advance, because a nested
  * grammar has infinitely many places. A *way* is a range of characters that all lead from a place to the same next
  * place. For example, let the stacks have the sets [a-z] and [0-9a-f] on top. The ways are then 0-9, a-f, g-z and the
  * ranges between them.

@@ -49,9 +49,9 @@ struct vocabulary_trie {
      * the bytes begin with the text of no token. */
     int32_t longest(const char *text, size_t n, size_t *n_bytes) const;
 
-    /* Returns the tree of a model. The tree of the last model is kept, since building a tree takes a few hundred
-     * milliseconds for a large vocabulary. Any thread can call this function. While one thread builds the tree, other
-     * callers wait. */
+    /* Returns the tree of a model. The tree of the most recently used model is kept, because building a tree takes a
+     * few hundred milliseconds for a large vocabulary. Any thread can call this function. While one thread builds the
+     * tree, other callers wait. */
     static std::shared_ptr<const vocabulary_trie> of(const model *m);
 };
 

@@ -27,7 +27,7 @@ typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 /* Returns e to the power of x for x <= 0, with an error of 2e-7. The result is a power of two, written into the
  * exponent's bits, times a polynomial. Returns 0 for NaN, and for results too small for a normal floating-point number.
- * Unlike expf of the C library, exp_of computes several numbers at once. */
+ * Unlike expf of the C library, exp_of computes several numbers with each instruction. */
 inline floats exp_of(floats x)
 {
     constexpr float SMALLEST = -87.0f;

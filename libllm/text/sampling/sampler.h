@@ -42,7 +42,7 @@ typedef struct sampler_options {
 } sampler_options;
 
 /* Returns LLM_OK, LLM_TOKEN (a token is outside the vocabulary) or LLM_NO_MEMORY. The constraint is parsed when the
- * first token is picked, since parsing can take long. */
+ * first token is picked, because parsing can take long. */
 int sampler_open(const model *m, const sampler_options *options, sampler **out);
 void sampler_close(sampler *s); /* NULL is allowed */
 

@@ -1,6 +1,7 @@
 /* sampler_chain.cpp: with the same logits, parameters and seed, a chain picks the same tokens as llama.cpp. Tests
  * compare the tokens. Two parts are llmd's own. The sequence breakers of the sampler DRY are tokenized through model.h,
- * because the simulated model has no llama.cpp vocabulary. The sampler `infill` is written anew (sampler_infill.h). */
+ * because the simulated model has no llama.cpp vocabulary. The sampler `infill` is llmd's own implementation
+ * (sampler_infill.h). */
 #include "text/sampling/sampler_chain.h"
 
 #include "text/sampling/sampler_infill.h"

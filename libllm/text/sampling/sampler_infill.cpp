@@ -115,9 +115,9 @@ void merge(llama_token_data &begins, llama_token_data &extends)
     from.logit = RULED_OUT;
 }
 
-/* Merges each candidate with the candidates whose texts begin with its text. The order of the merges is llama.cpp's,
- * since the sums depend on it. Excluded candidates are removed from the lists, so that the whole loop takes linear
- * time. */
+/* Merges each candidate with the candidates whose texts begin with its text. The merges are in llama.cpp's order,
+ * because the sums depend on the order. Excluded candidates are removed from the lists, so that the whole loop takes
+ * linear time. */
 void merge_beginnings(const model *m, candidates all)
 {
     const std::vector<std::string> texts = texts_of(m, all);

@@ -280,7 +280,7 @@ class partition {
 };
 
 /* Makes the product of two automata. A state of the product is a pair of their states. Only reachable pairs are made.
- * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. The pair is needed, since
+ * If one automaton has no transition for a character, its half of the pair becomes NOWHERE. The pair is needed, because
  * FIRST_ONLY and EITHER accept strings that one automaton rejects. */
 class product {
   public:

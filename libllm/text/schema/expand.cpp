@@ -1,12 +1,12 @@
 /* expand.cpp: turns the conditions on a value into shapes (shape.h). A shape describes the values that one combination
- * of alternatives allows. Conditions that hold at once are merged into one `state`. The keywords anyOf, oneOf and if
+ * of alternatives allows. Conditions that hold together are merged into one `state`. The keywords anyOf, oneOf and if
  * are choices. The state is copied for each alternative of a choice.
  *
  * Several choices multiply the shapes: ten anyOf of four alternatives each have a million combinations. Choices are
- * therefore postponed until all unconditional conditions are merged. Most alternatives then contradict the state at
- * once and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
- * dropped at once. The choices inside such an alternative are never tried. If more than SHAPES_MAX shapes remain, or
- * the budget is spent, the policy STRICT refuses the schema. The policy LOOSE ignores all choices of the value and
+ * therefore postponed until all unconditional conditions are merged. Most alternatives then immediately contradict the
+ * state and leave no shape. For example, under {"type": "object", "oneOf": [...]} an alternative of another type is
+ * dropped immediately. The choices inside such an alternative are never tried. If more than SHAPES_MAX shapes remain,
+ * or the budget is spent, the policy STRICT refuses the schema. The policy LOOSE ignores all choices of the value and
  * enforces only the unconditional conditions. */
 #include <algorithm>
 #include <cmath>
@@ -289,7 +289,7 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
     }
     const auto add_values = [&](std::vector<const schema_json *> values) {
         if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
-            s.s.values = std::move(values); /* if several enums and consts hold at once, only the shortest list of
+            s.s.values = std::move(values); /* if several enums and consts hold together, only the shortest list of
                                              * values is stored. Later, is_kept tests these values against all
                                              * conditions */
         }
@@ -461,7 +461,7 @@ void expansion::apply_choices(state &s, const schema_json &schema)
  * alternatives. But most alternatives have a keyword that llmd cannot negate (keywords::NOT_NEGATED), and each negation
  * multiplies the shapes. Most alternatives exclude each other by a type or a constant, which is_nothing detects. The
  * number of pairs to compare is the square of the number of alternatives. Without a budget, 1,500 constants took 19 s
- * and 950 MB. So oneOf is not enforced once the budget is spent. */
+ * and 950 MB. So oneOf is not enforced after the budget is spent. */
 void expansion::apply_one_of(state &s, const schema_json &schema)
 {
     const schema_json &all = schema["oneOf"];

@@ -8,8 +8,8 @@
 
 namespace {
 
-/* Fractions of seconds, and the numbers in durations, have at most nine digits, since a confused model can write digits
- * forever. The pattern of dates knows the number of days of each month, including February in leap years. */
+/* Fractions of seconds, and the numbers in durations, have at most nine digits, because a confused model can write
+ * digits forever. The pattern of dates knows the number of days of each month, including February in leap years. */
 const std::string YEAR_MONTH_DAY =
     "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
     "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";

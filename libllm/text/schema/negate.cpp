@@ -71,8 +71,8 @@ const schema_json &member_at(const schema_json &object, uint32_t index, std::str
 } // namespace
 
 /* Returns whether the fields of a shape (shape.h) can express the negation of the schema. Callers ask this before they
- * negate anything, because a negation that lacks some alternatives would forbid valid values. Since a schema can refer
- * to itself, at most `depth` references and nested schemas are followed. */
+ * negate anything, because a negation that lacks some alternatives would forbid valid values. Because a schema can
+ * refer to itself, at most `depth` references and nested schemas are followed. */
 bool expansion::can_negate(const schema_json &schema, size_t depth)
 {
     if (schema.is_boolean()) {

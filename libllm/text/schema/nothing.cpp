@@ -11,8 +11,8 @@
 
 namespace {
 
-/* Returns whether a lower and an upper bound together exclude every number. Whether an integer lies between the bounds
- * is not checked: for 1.2 and 1.8 the result is false. */
+/* Returns whether a lower and an upper bound together exclude every number. Does not check whether there is an integer
+ * between the bounds: for 1.2 and 1.8 the result is false. */
 bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
 {
     for (const shape::bound &low : least) {

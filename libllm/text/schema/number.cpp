@@ -58,8 +58,8 @@ magnitude magnitude_of(const number_bound &bound)
         point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
     }
     const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
-    /* number of digits before the point. If n_before is negative, -n_before zeros stand between the point and the first
-     * other digit */
+    /* number of digits before the point. If n_before is negative, there are -n_before zeros between the point and the
+     * first other digit */
     const long n_before = point - static_cast<long>(first);
     digits.erase(0, first);
     digits.erase(digits.find_last_not_of('0') + 1);
@@ -96,7 +96,7 @@ std::string either(const std::vector<std::string> &alternatives)
 
 /* Writes GBNF for the numbers of one length between two bounds. The length is the number of digits before the point,
  * `n_digits`. Numbers of equal length are ordered like strings, so a bound can be applied digit by digit, beginning
- * with the first. Each length is written separately, since of two numbers of different lengths the longer is larger,
+ * with the first. Each length is written separately, because a longer number is always larger than a shorter one,
  * whatever its digits are.
  *
  * The functions below have a parameter `low`. `low` is true if the digits so far equal those of the lower bound. In

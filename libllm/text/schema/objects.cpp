@@ -139,9 +139,10 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
 
 /* Returns the classes of undeclared member names, and for each class the conditions on the members' values. The list is
  * empty if at least one schema of the shape has additionalProperties: false and no patterns. This schema forbids
- * undeclared members. Other schemas of the shape may allow them, but all schemas must hold at once. If the names cannot
- * be split into classes, the only class has all undeclared names and no conditions. Declared names stay excluded even
- * then. Otherwise a model could write a declared member once more, with a value that the member's schema forbids. */
+ * undeclared members. Other schemas of the shape may allow them, but a value must satisfy all schemas. If the names
+ * cannot be split into classes, the only class has all undeclared names and no conditions. Declared names stay excluded
+ * even then. Otherwise a model could write a declared member once more, with a value that the member's schema
+ * forbids. */
 std::vector<writer::undeclared> writer::undeclared_of(const shape &s, const node &n,
                                                       const std::vector<std::string> &declared)
 {
@@ -269,8 +270,8 @@ std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
 }
 
 /* Returns the rule of everything that follows a member and the blanks after it. Where undeclared members can follow,
- * the rule refers to itself, since any number of them is allowed. In this case, the rule's name is reserved before the
- * rule is written. */
+ * the rule refers to itself, because any number of them is allowed. In this case, the rule's name is reserved before
+ * the rule is written. */
 std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
 {
     n_written = plan.counted(n_written);

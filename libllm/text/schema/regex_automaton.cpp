@@ -21,7 +21,7 @@ constexpr size_t NODES_MAX = 20000; /* limit on the nodes of the nondeterministi
  *
  * The beginning and the end of a string are treated as special characters, REGEX_BEGIN and REGEX_END. The anchors ^ and
  * $ consume them. So an anchor can be anywhere in an expression, also in one of several alternatives. Before and after
- * the expression there is a loop over any characters, since a pattern can match anywhere in a string. */
+ * the expression there is a loop over any characters, because a pattern can match anywhere in a string. */
 class net {
   public:
     net(const regex_part &root, work_budget &spent) : budget(spent)

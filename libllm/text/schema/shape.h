@@ -1,4 +1,4 @@
-/* shape.h: describes the values that satisfy one or several JSON schemas at once. The description is a list of shapes.
+/* shape.h: describes the values that satisfy one or several JSON schemas together. The description is a list of shapes.
  * Keywords such as anyOf, oneOf and if have alternatives. There is one shape for each combination of alternatives. A
  * shape has everything that one combination demands of a value, such as types, bounds, patterns and members. A value is
  * allowed if it satisfies at least one of the shapes.
@@ -13,8 +13,8 @@
  * Compiling ends even if a schema refers to itself. A document has a finite number of keywords, and therefore of
  * conditions and nodes. If a node occurs again, the grammar rule that was made for the node is used. This works only
  * because a condition refers to a schema by its address and never contains a merged schema. A schema can have a
- * reference to itself beside other keywords. Merging the reference with these keywords would make a new schema at every
- * level of the recursion. */
+ * reference to itself, together with other keywords. Merging the reference with these keywords would make a new schema
+ * at every level of the recursion. */
 #ifndef LLM_SCHEMA_SHAPE_H
 #define LLM_SCHEMA_SHAPE_H
 
@@ -107,7 +107,7 @@ class name_list {
 };
 
 /* What one combination of alternatives demands of a value (see the top of this file). Each field combines the demands
- * of all schemas that hold at once. Types and counts are cheap to intersect, so each of these fields is a single
+ * of all schemas that hold together. Types and counts are cheap to intersect, so each of these fields is a single
  * number. Bounds, patterns and member schemas are collected in lists. The lists are intersected when the grammar rule
  * is written. */
 struct shape {
@@ -204,7 +204,7 @@ class expansion {
     node without_repetitions(node n);
 
     /* Handles a keyword that cannot be enforced. Under STRICT, throws grammar_beyond with the path of `schema` and
-     * `what`. Under LOOSE, does nothing: the caller goes on without the keyword. */
+     * `what`. Under LOOSE, does nothing, and the caller ignores the keyword. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:

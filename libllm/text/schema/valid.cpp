@@ -1,4 +1,4 @@
-/* valid.cpp: tests the values in an enum or const. A value must satisfy all schemas that hold at once, and the other
+/* valid.cpp: tests the values in an enum or const. A value must satisfy all schemas that hold together, and the other
  * keywords of its own schema. In {"enum": ["a", 1], "type": "string"}, the merged conditions contain both values. Each
  * value is tested before the grammar is written, and 1 is left out because it is not a string. The same test finds
  * declared member names that propertyNames forbids.
@@ -47,8 +47,8 @@ verdict negated(const verdict &v, const schema_json &schema, const char *keyword
     return v.is == verdict::UNKNOWN ? named(v, schema, keyword) : verdict_of(v.is == verdict::INVALID);
 }
 
-/* Combines the verdict *all with the verdict `one`. *all stays VALID only if `one` is VALID. Returns false once *all is
- * INVALID. */
+/* Combines the verdict *all with the verdict `one`. *all stays VALID only if `one` is VALID. Returns false if *all is
+ * now INVALID. */
 bool add(verdict *all, const verdict &one)
 {
     const bool is_worse = one.is == verdict::INVALID ||
@@ -196,7 +196,7 @@ verdict expansion::text_verdict(const schema_json &value, const schema_json &sch
     return all;
 }
 
-/* If `contains` stands together with minContains or maxContains, the verdict is unknown. apply_arrays does not enforce
+/* If a schema has both `contains` and minContains or maxContains, the verdict is unknown. apply_arrays does not enforce
  * this combination either. */
 verdict expansion::array_verdict(const schema_json &value, const schema_json &schema, size_t depth)
 {
@@ -390,7 +390,7 @@ verdict expansion::schema_verdict(const schema_json &value, const schema_json &s
             return all;
         }
     }
-    /* const and enum are tested before the other keywords, since they decide most alternatives of a long oneOf */
+    /* const and enum are tested before the other keywords, because they decide most alternatives of a long oneOf */
     if ((schema.contains("const") && !is_equal(value, schema["const"], budget)) ||
         (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"], budget))) {
         return budget.is_spent() ? unknown(schema, nullptr) : verdict_of(false);

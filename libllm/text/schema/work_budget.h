@@ -4,7 +4,7 @@
  * parts, such as the states of an automaton, were not enough. A schema with several patterns of hundreds of repetitions
  * took 2.2 s, although each part was below its limit. The budget counts steps and not time. So a schema that is
  * accepted once is accepted every time and on every machine. One step takes about 15 ns on a desktop's core, so
- * STEPS_MAX steps take about 100 ms. Once the budget is spent, STRICT refuses the schema. LOOSE ignores the rest of the
+ * STEPS_MAX steps take about 100 ms. When the budget is spent, STRICT refuses the schema. LOOSE ignores the rest of the
  * schema. */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
@@ -25,14 +25,14 @@ class work_budget {
 
     explicit work_budget(size_t n_steps = STEPS_MAX) : most(n_steps) {}
 
-    /* Counts n_steps as done. Returns false once the budget is spent. */
+    /* Counts n_steps as done. Returns false if the budget is spent. */
     bool take(size_t n_steps)
     {
         used += n_steps;
         return used <= most;
     }
 
-    /* Counts n_steps as done. Throws grammar_beyond once the budget is spent. */
+    /* Counts n_steps as done. Throws grammar_beyond if the budget is spent. */
     void spend(size_t n_steps)
     {
         if (!take(n_steps)) {

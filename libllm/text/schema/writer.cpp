@@ -32,7 +32,7 @@ void writer::add_once(std::vector<std::string> &to, std::string way)
 /* Returns the rule of a node (the set of conditions on a value, shape.h). If a schema refers to itself, its node is
  * reached again while the node's rule is being written. In this case, the rule's name is reserved, and the rule is
  * defined at the end. Returns "" for a node that no value satisfies. If the name was reserved for such a node, other
- * rules refer to this name. So a rule that matches nothing is defined under the name. Once the budget is spent, every
+ * rules refer to this name. So a rule that matches nothing is defined under the name. After the budget is spent, every
  * node allows any value, so that the grammar is complete. */
 std::string writer::value(const node &conditions)
 {

@@ -21,7 +21,7 @@ using jinja::value;
 constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* cost of one iteration of a loop, which makes a scope
                                                                 * and a variable */
 
-/* How the result of a node is used. This decides how much of the request's work limit is charged for the node's
+/* How the result of a node is used. The use decides how much work is charged to the request's budget for the node's
  * result. */
 enum class use {
     PART,     /* part of an expression. The operation that uses the part is charged for it */

@@ -333,8 +333,8 @@ void chat_operation_insert(const value &target, const value &item)
     }
 }
 
-/* The sum of two lists only copies references. All other operations can process everything in both sides. For example,
- * comparisons do so, and ~ writes both sides as text. So both sides are weighed (chat_budget::weigh). */
+/* The sum of two lists only copies references. All other operations can process everything in both sides. Examples are
+ * comparisons, and ~, which writes both sides as text. So both sides are weighed (chat_budget::weigh). */
 void chat_operation_binary(const std::string &op, const value &left, const value &right)
 {
     if (op == "+" && is_val<jinja::value_array>(left) && is_val<jinja::value_array>(right)) {
