@@ -313,7 +313,7 @@ static int open_file(reading *r, const char *directory, uint64_t id, const char 
         return errno == ENOENT ? LLM_NOT_FOUND : LLM_IO;
     }
     if (!S_ISREG(info.st_mode)) {
-        return refuse(r, "it is no regular file");
+        return refuse(r, "it is not a regular file");
     }
     r->left = (uint64_t)info.st_size;
     return LLM_OK;
@@ -425,7 +425,7 @@ static int take_part_head(reading *r, uint32_t k_max, part_head *head)
         return status;
     }
     const bool makes_sense = head->k > 0 && head->k <= k_max && head->is_whole <= 1 && head->n_state_bytes <= r->left;
-    return makes_sense ? LLM_OK : refuse(r, "a state in it makes no sense");
+    return makes_sense ? LLM_OK : refuse(r, "a state in it is invalid");
 }
 
 static state_ends look_at_parts(reading *r, const state_head *head)
@@ -484,7 +484,7 @@ static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_m
         return refuse(r, "it was saved under another memory layout");
     }
     if (facts.n_bytes > n_bytes_max) { /* the file is good, but larger than the caller allows */
-        r->why = "it is larger than there is room for";
+        r->why = "it is larger than the available memory";
         return LLM_NO_MEMORY;
     }
     out->k = facts.k;
@@ -495,7 +495,7 @@ static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_m
         status = read_part(r, out->k, &out->parts[i]);
     }
     if (status == LLM_OK && (out->parts[0].k != out->k || !out->parts[0].is_whole)) {
-        status = refuse(r, "a state in it makes no sense");
+        status = refuse(r, "a state in it is invalid");
     }
     return status == LLM_OK ? take_checksum(r) : status;
 }

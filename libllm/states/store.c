@@ -361,8 +361,9 @@ int store_open(const store_options *options, notifier *consumer, store **out, ch
     if (status == LLM_OK) {
         name_directory(options);
         store_saved_scan(&s->files);
-        status = start(s) == LLM_OK ? LLM_OK
-                                    : refuse_directory(error, error_bytes, options->directory, "no thread can be made");
+        status = start(s) == LLM_OK
+                     ? LLM_OK
+                     : refuse_directory(error, error_bytes, options->directory, "no thread can be created");
     }
     if (status != LLM_OK) {
         free_store(s);

@@ -91,8 +91,8 @@ static void scan_one(void *context, uint64_t id)
     } else if (f->n_saved < LLM_SAVED_MAX) {
         f->saved[f->n_saved++] = entry;
     } else {
-        store_files_complain(f, "saved session \"%s\" is beyond the %d that are known at once", entry.facts.label,
-                             LLM_SAVED_MAX);
+        store_files_complain(f, "saved session \"%s\" is ignored: only %d saved sessions can be used at a time",
+                             entry.facts.label, LLM_SAVED_MAX);
     }
 }
 

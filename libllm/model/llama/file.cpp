@@ -331,7 +331,7 @@ tensor take_tensor(source &from)
         n_elements *= n;
     }
     out.n_bytes = bytes_of_rows(out.name, take<uint32_t>(from, "the type of a tensor"), n_row, n_elements);
-    out.offset = take<uint64_t>(from, "the place of a tensor");
+    out.offset = take<uint64_t>(from, "the offset of a tensor");
     return out;
 }
 
@@ -382,8 +382,8 @@ void read_parts(const entries &all, model_file *out)
     out->n_tensors_all = static_cast<uint32_t>(n_all);
     out->n_parts = std::max<uint32_t>(out->n_parts, 1);
     if (out->n_parts > MODEL_FILE_PARTS_MAX || out->part >= out->n_parts || n_all > MODEL_FILE_TENSORS_MAX) {
-        throw damaged("it says that it is part " + number(out->part + 1) + " of " + number(out->n_parts) + " with " +
-                      number(n_all) + " tensors");
+        throw damaged("its header says that it is part " + number(out->part + 1) + " of " + number(out->n_parts) +
+                      " with " + number(n_all) + " tensors");
     }
 }
 

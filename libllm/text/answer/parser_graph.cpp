@@ -20,7 +20,7 @@ parser_graph::parser_graph(common_json parser) : root(parser.at("root").get<size
     for (size_t id = 0; id < nodes.size(); id++) {
         for (const size_t child : children(id)) {
             if (child >= nodes.size()) {
-                throw std::runtime_error("a parser refers to none");
+                throw std::runtime_error("a parser refers to no other parser");
             }
         }
     }

@@ -126,7 +126,7 @@ common_peg_parser_id id_in(const common_json &from, size_t n_parsers)
 {
     const auto id = from.get<common_peg_parser_id>();
     if (id >= n_parsers) {
-        throw std::runtime_error("a parser refers to one that is not there");
+        throw std::runtime_error("a parser refers to a parser that does not exist");
     }
     return id;
 }

@@ -26,7 +26,7 @@ chat_form new_form(const model *m, const chat_program &program, const chat_wish 
         if (wish.needs_form()) {
             const char *what = wish.has_calls() ? "tools: " : wish.grammar.empty() ? "" : "constraint: ";
             throw std::invalid_argument(
-                what + ("the model's chat template has no form for such an answer: " + chat_reason(e)));
+                what + ("llmd cannot find out how the model's chat template writes such an answer: " + chat_reason(e)));
         }
         return chat_form();
     }

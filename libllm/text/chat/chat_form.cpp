@@ -577,7 +577,7 @@ chat_form form_of(const model *m, const common_chat_template &tmpl, const chat_a
     }
     if (needs_grammar && out.grammar.empty()) {
         throw std::invalid_argument(
-            "the form of the answer cannot be enforced: there is no grammar of it, or it is too large");
+            "the output format of the answer cannot be enforced: it has no grammar, or the grammar is too large");
     }
     return out;
 }

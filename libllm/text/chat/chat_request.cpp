@@ -146,7 +146,7 @@ std::vector<int32_t> read_tokens(const common_json &after)
     if (after.contains("last")) {
         for (const common_json &token : after.at("last")) {
             if (!token.is_number_integer()) {
-                throw chat_invalid("the last tokens of the answer to go on after are not integers");
+                throw chat_invalid("after.last must be a list of integers");
             }
             out.push_back(token.get<int32_t>());
         }
@@ -164,15 +164,15 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     }
     const common_json &after = request.at(name), &messages = request.at("messages");
     if (!after.is_object() || !after.contains("message") || !after.at("message").is_number_integer()) {
-        throw chat_invalid("what to go on after needs a message");
+        throw chat_invalid("after must be an object with the index of a message");
     }
     const int64_t message = after.at("message").get<int64_t>();
     if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
-        throw chat_invalid("the message to go on after is not there");
+        throw chat_invalid("after.message is not the index of a message");
     }
     const common_json &answer = messages.at(static_cast<size_t>(message));
     if (!answer.is_object() || answer.value("role", "") != "assistant") {
-        throw chat_invalid("the message to go on after is not the assistant's");
+        throw chat_invalid("after.message is not a message of the assistant");
     }
     if (continues && static_cast<uint64_t>(message) + 1 == messages.size()) {
         return std::nullopt;

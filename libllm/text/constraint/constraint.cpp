@@ -41,7 +41,7 @@ class constraint_reader {
             read_thinking();
             read_grammar();
         } catch (const json::exception &e) {
-            throw grammar_fault(std::string("the constraint is not as it should be: ") + e.what());
+            throw grammar_fault(std::string("the constraint document is malformed: ") + e.what());
         } catch (const std::regex_error &e) {
             throw grammar_fault(std::string("a trigger is no regular expression: ") + e.what());
         }
@@ -89,12 +89,12 @@ class constraint_reader {
         t.forced = tokens_of(*found, "forced", SEQUENCE_MAX);
         const json ends = found->value("ends", json::array());
         if (ends.size() > MARKS_MAX) {
-            throw grammar_fault("the constraint has too many marks that end thinking");
+            throw grammar_fault("the constraint has too many texts that end reasoning");
         }
         for (const json &end : ends) {
             const std::string text = end.value("text", std::string());
             if (text.size() > MARK_BYTES_MAX) {
-                throw grammar_fault("a mark of the constraint that ends thinking is too long");
+                throw grammar_fault("a text of the constraint that ends reasoning is too long");
             }
             t.add_end({tokens_of(end, "tokens", SEQUENCE_MAX), text});
         }
@@ -132,7 +132,7 @@ class constraint_reader {
             out->begin_walk();
             const std::string prefill = all.value("prefill", std::string());
             if (!prefill.empty() && !out->walk->accept(-1, prefill.data(), prefill.size())) {
-                throw grammar_fault("the grammar does not begin as the answer does");
+                throw grammar_fault("the grammar does not allow the beginning of the answer");
             }
             return;
         }
@@ -342,7 +342,7 @@ void constraint::accept(int32_t token)
     }
     if (walk) {
         if (!walk->accept(token, text.data(), text.size())) {
-            throw grammar_fault("the answer has left its grammar");
+            throw grammar_fault("the answer no longer matches its grammar");
         }
     } else if (is_waiting && begun.empty() && !was_thinking && !thought.is_inside) {
         if (triggers.accept(token, text)) {

@@ -203,7 +203,7 @@ class reader {
         case '[':
         case ']':
         case '-': return static_cast<uint32_t>(c);
-        default: at -= 2; fail("there is no such escape");
+        default: at -= 2; fail("the escape is unknown");
         }
     }
 
@@ -282,7 +282,7 @@ class reader {
             int32_t found[2] = {0, 0};
             if (end == nullptr || (m != nullptr && m->ops->tokenize(m, at, static_cast<size_t>(end + 1 - at), false,
                                                                     true, found, 2) != 1)) {
-                fail("this is no token of the model");
+                fail("the model has no such token");
             }
             token.value = static_cast<uint32_t>(found[0]);
             at = end + 1;
@@ -295,7 +295,7 @@ class reader {
     void repeat(sequence &to, size_t item, uint64_t least, uint64_t most, uint64_t &weight)
     {
         if (item == to.size()) {
-            fail("there is nothing before it to repeat");
+            fail("there is nothing to repeat");
         }
         if (least > REPETITIONS_MAX) {
             fail("more than " + std::to_string(REPETITIONS_MAX) + " repetitions");
@@ -305,11 +305,11 @@ class reader {
         }
         const uint64_t times = most != NO_MOST && most > 0 ? most : std::max<uint64_t>(least, 1);
         if (weight * times > REPETITIONS_MAX) {
-            fail("more than " + std::to_string(REPETITIONS_MAX) + " repetitions, one within another");
+            fail("more than " + std::to_string(REPETITIONS_MAX) + " copies by nested repetitions");
         }
         weight *= times;
         if (most < least) {
-            fail("at most is less than at least");
+            fail("the maximum of a repetition is less than its minimum");
         }
         const sequence unit(to.begin() + static_cast<long>(item), to.end());
         if (least == 0) {
@@ -368,7 +368,7 @@ class reader {
     void read_group(sequence &to, size_t depth, uint64_t &weight)
     {
         if (depth >= GROUPS_MAX) {
-            fail("more than " + std::to_string(GROUPS_MAX) + " groups in one another");
+            fail("more than " + std::to_string(GROUPS_MAX) + " levels of nested groups");
         }
         at++;
         skip(true);

@@ -143,7 +143,7 @@ void grammar_walk::find_texts(std::vector<stretch> &found)
     uint32_t n_visited = 0;
     for (size_t i = 0; i + 1 < nodes.size();) {
         if (is_quick && ++n_visited > QUICK_NODES_MAX) {
-            throw grammar_fault("too many tokens of the vocabulary go on as the grammar wants");
+            throw grammar_fault("the grammar allows too many tokens of the vocabulary");
         }
         const vocabulary_trie::node &node = nodes[i];
         point p = path[node.depth - 1u];

@@ -69,7 +69,7 @@ uint32_t grammar_walk::pushed(uint32_t element, uint32_t below)
         return found->second;
     }
     if (stacks.size() >= STACKS_MAX) {
-        throw grammar_fault("the grammar takes too much memory: it nests too deep");
+        throw grammar_fault("the grammar takes too much memory: it nests too deeply");
     }
     const uint32_t made = static_cast<uint32_t>(stacks.size());
     seen.resize(stacks.size() + 1, 0);

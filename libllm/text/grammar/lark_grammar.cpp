@@ -277,7 +277,7 @@ class lark_reader {
     std::string alternatives(size_t depth)
     {
         if (depth > GROUPS_MAX) {
-            throw grammar_beyond("more than " + std::to_string(GROUPS_MAX) + " groups in one another");
+            throw grammar_beyond("more than " + std::to_string(GROUPS_MAX) + " levels of nested groups");
         }
         std::string out = sequence(depth);
         while (goes_on(depth)) {
@@ -354,7 +354,7 @@ class lark_reader {
         skip(false);
         const size_t most = read_number();
         if (most < least) {
-            fail("at most is less than at least");
+            fail("the maximum of a repetition is less than its minimum");
         }
         return "{" + std::to_string(least) + "," + std::to_string(most) + "}";
     }

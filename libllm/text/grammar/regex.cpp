@@ -208,7 +208,7 @@ class parser {
     regex_part read_group(size_t depth)
     {
         if (depth >= GROUPS_MAX) {
-            regex_refuse("too many groups in one another");
+            regex_refuse("too many levels of nested groups");
         }
         skip_group_name();
         regex_part body = alternatives(depth + 1);
@@ -278,7 +278,7 @@ class parser {
             return item;
         }
         if (most < least) {
-            fail("counts of which the first is more than the second");
+            fail("counts whose minimum is more than their maximum");
         }
         if (has('+')) {
             regex_refuse("a possessive repetition");

@@ -405,7 +405,7 @@ int32_t choose_allowed(sampler *s, float *logits)
         token = choose(s, logits);
     }
     if (token < 0) {
-        throw grammar_fault("no token of the model goes on as the grammar wants");
+        throw grammar_fault("the grammar allows no token of the model here");
     }
     return token;
 }

@@ -391,7 +391,7 @@ class product {
         out.states[number].ways = ways;
         n_ways += ways.size();
         if (n_ways > WAYS_MAX) {
-            throw grammar_beyond("the conditions on a text tell too many characters apart");
+            throw grammar_beyond("the conditions on a text distinguish too many characters");
         }
     }
 };

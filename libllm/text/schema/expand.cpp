@@ -172,7 +172,7 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
         throw too_many_ways(work_budget::beyond());
     }
     if (has_choices && out.size() > SHAPES_MAX) {
-        throw too_many_ways("its alternatives unfold to more than " + std::to_string(SHAPES_MAX) + " shapes");
+        throw too_many_ways("its alternatives expand to more than " + std::to_string(SHAPES_MAX) + " shapes");
     }
     while (!s.pending.empty()) {
         const condition c = s.pending.back();
@@ -479,8 +479,8 @@ void expansion::apply_one_of(state &s, const schema_json &schema)
             if (can_negate(all[j], 8)) {
                 one.push_back({&all[j], true});
             } else {
-                give_up(schema,
-                        "the keyword oneOf has alternatives that may hold at once, which cannot be distinguished");
+                give_up(schema, "the keyword oneOf has alternatives that a value may satisfy together, which cannot be "
+                                "distinguished");
             }
         }
         choice.push_back(std::move(one));

@@ -306,7 +306,7 @@ automaton regex_automaton(const std::string &expression, work_budget &budget)
         rest = "^" + rest.substr(close + 1);
     }
     if (!conditions.empty() && has_ways(rest)) {
-        regex_refuse("a look-around in one of several ways");
+        regex_refuse("a look-around in one of several alternatives");
     }
     automaton out = simple_automaton(rest, budget);
     for (const condition &c : conditions) {

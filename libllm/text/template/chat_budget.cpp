@@ -148,7 +148,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     if (const auto *function = jinja::cast_val<jinja::value_func>(value)) {
         if (forbidden != nullptr &&
             function->name == "caller") { /* `caller` refers to all variables, perhaps also to `forbidden` */
-            refuse("the chat template keeps a caller");
+            refuse("the chat template stores `caller` in a variable");
         }
         return;
     }
