@@ -116,8 +116,8 @@ typedef struct llm_engine_options {
     /* Tokens that one branch can hold. 0 stands for the context length of the model's training, at most 131072 (8192 on
      * a GPU). If kv_bytes_max is too small for this number, the branch can hold fewer tokens. */
     uint32_t n_ctx;
-    uint32_t n_sessions;   /* slots for branches of named sessions, >= 1 */
-    uint32_t n_scratch;    /* slots for scratch branches, >= 1 */
+    uint32_t n_sessions;   /* slots for branches of named sessions, at least 1 */
+    uint32_t n_scratch;    /* slots for scratch branches, at least 1 */
     uint64_t kv_bytes_max; /* bytes of the KV cache for all sessions. 0 means a fraction of free memory */
     /* llm_kv_type. A saved state of another type is not used. LLM_INVALID if the model cannot store its keys and values
      * in this type */
@@ -491,7 +491,7 @@ typedef struct llm_json_limits {
     uint64_t n_containers;   /* objects and lists */
     uint64_t n_keys;         /* names in objects */
     uint64_t depth;          /* levels of objects and lists, at most LLM_JSON_DEPTH_MAX */
-    uint64_t n_key_bytes;    /* bytes of one name, as llm_json_scan copies the name */
+    uint64_t n_key_bytes;    /* bytes of one name in the copy that llm_json_scan makes */
     uint64_t n_number_bytes; /* bytes of one number */
     uint64_t n_floats;       /* numbers that are slow to decode: all except integers of up to 18 digits */
     uint64_t n_text_bytes;   /* bytes of all names and strings together, as llm_json_scan copies them */

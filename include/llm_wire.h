@@ -141,7 +141,7 @@ typedef enum llm_generate_flag {
     LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT also carries tokens. n_logprobs implies this flag */
     LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED events report the progress of prefill */
     LLM_GENERATE_NO_DRAFTS = 16,      /* no model call verifies drafts of this answer. The answer is the same */
-    LLM_GENERATE_FLAGS = 31,          /* all flags */
+    LLM_GENERATE_FLAGS = 31,          /* all flags together */
 } llm_generate_flag;
 
 /* Encoding of an entry's value. */

@@ -13,7 +13,7 @@
 
 enum {
     REPLACEMENT = 0xFFFD,
-    UNICODE_ESCAPE_BYTES = 6, /* \uXXXX */
+    UNICODE_ESCAPE_BYTES = 6, /* length of an escape \uXXXX */
     SHORT_INTEGER_DIGITS = 18,
 };
 

@@ -18,9 +18,9 @@ int notifier_open(notifier **out); /* returns LLM_OK, LLM_IO or LLM_NO_MEMORY; t
 void notifier_close(notifier *d);  /* NULL is allowed */
 int notifier_fd(const notifier *d);
 
-void notifier_wake(notifier *d);  /* any producer thread */
-void notifier_arm(notifier *d);   /* consumer */
-void notifier_clear(notifier *d); /* consumer: empties the eventfd and disarms */
+void notifier_wake(notifier *d);  /* called by any producer thread */
+void notifier_arm(notifier *d);   /* called by the consumer */
+void notifier_clear(notifier *d); /* called by the consumer: empties the eventfd and disarms the notifier */
 /* Called by the consumer. Arms the notifier, and sleeps until a wake. The sleep also ends after timeout_ms, unless
  * timeout_ms is -1. Then clears the notifier. `ready` is called once after arming. If `ready` returns true, the
  * consumer does not sleep. */

@@ -20,7 +20,7 @@
 #include "boundary/session_table_layout.h"
 
 struct session_table {
-    llm_session_table reader; /* sizes and offsets of the segment, checked */
+    llm_session_table reader; /* checked sizes and offsets of the segment */
     uint8_t *base;            /* the mapped segment, writable */
     char *name;               /* the segment's name; NULL for private memory */
     int lock_fd;              /* locked descriptor of the segment; -1 for private memory */
@@ -46,7 +46,7 @@ bool session_table_is_abandoned(const llm_session_table *p)
 enum { ORPHAN_DAYS = 7 }; /* days for which a dead daemon's segment waits for a new daemon to adopt it */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
-static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory of shm_open's names */
+static const char SHARED_MEMORY[] = "/dev/shm"; /* the directory with the files of shm_open */
 
 static uint64_t last_use_ms(const llm_session_table *reader)
 {
@@ -95,7 +95,7 @@ static void remove_orphan(const char *name)
     if (fd < 0) {
         return;
     }
-    struct stat facts; /* skip segments of other users */
+    struct stat facts; /* used to skip segments of other users */
     if (fstat(fd, &facts) == 0 && facts.st_uid == geteuid() && is_outdated(name) && lock(fd)) {
         shm_unlink(name);
     }

@@ -50,8 +50,13 @@ void session_table_rename_entry(session_table *p, uint32_t entry, const char *na
  * may use the returned array, and must not change it. */
 const int32_t *session_table_tokens(const session_table *p, uint32_t entry);
 uint32_t session_table_n_tokens(const session_table *p, uint32_t entry);
-void session_table_append(session_table *p, uint32_t entry, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
-void session_table_truncate(session_table *p, uint32_t entry, uint32_t n);                      /* n <= count */
+void session_table_append(session_table *p, uint32_t entry, const int32_t *tokens, uint32_t n); /* requires that the
+                                                                                                 * entry's tokens and
+                                                                                                 * the n new ones are at
+                                                                                                 * most n_ctx */
+void session_table_truncate(session_table *p, uint32_t entry, uint32_t n);                      /* requires that the
+                                                                                                 * entry has at least n
+                                                                                                 * tokens */
 
 /* The part of an entry's record that changes. Each member is written atomically by itself: a reader may see members
  * from two different moments, but never half a value. */

@@ -79,7 +79,7 @@ typedef struct wire_command {
     wire_numbers prompt;
     uint32_t max_tokens;
     llm_sampling sampling;
-    const uint8_t *biases; /* 8 bytes each, unaligned */
+    const uint8_t *biases; /* pairs of token and bias, 8 bytes each, unaligned */
     size_t n_biases;
     wire_texts stops;
     uint32_t flags;

@@ -145,7 +145,7 @@ void decode_take_commands(decode *d, double budget_us);
 /* Returns the stall budget: how long work between two steps may take without a noticeable delay of decoding requests.
  * Copies of states are an example of such work. Returns HUGE_VAL if no request decodes. */
 double decode_stall_budget_us(const decode *d);
-request *decode_find(const decode *d, uint64_t id); /* NULL if no such request is live */
+request *decode_find(const decode *d, uint64_t id); /* returns NULL if no such request is live */
 void decode_leave_queue(decode *d, request *r);     /* removes the request from the queue in which it waits, if any */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* callback of slots.h: adds a notice FORGOTTEN */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
@@ -164,9 +164,10 @@ bool decode_waits_for_leader(const decode *d, request *r);
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const branch *b);
 void decode_reply_stored(decode *d, const store_job *job, llm_status status, const branch *b);
-branch *decode_latest(decode *d, session_name name);           /* the session's most recently used branch */
-int decode_fork(decode *d, branch *from, session_name name);   /* a fork with all tokens */
-void decode_session_command(decode *d, const wire_command *c); /* all commands except GENERATE, CANCEL and PAUSE */
+branch *decode_latest(decode *d, session_name name);           /* returns the session's most recently used branch */
+int decode_fork(decode *d, branch *from, session_name name);   /* makes a fork with all tokens of `from` */
+void decode_session_command(decode *d, const wire_command *c); /* carries out any command except GENERATE, CANCEL and
+                                                                * PAUSE */
 void decode_take_stored(decode *d);                            /* handles the results of the store */
 /* saves all sessions at an orderly stop, and answers commands that wait for the store */
 void decode_save_all(decode *d);

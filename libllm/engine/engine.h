@@ -24,7 +24,7 @@ struct llm_engine {
     ledger ledger;
     checkpoint_store checkpoints;
     branch_table table;
-    store *store; /* NULL if there is no state directory */
+    store *store; /* NULL without a state directory */
     ring *commands;
     ring *events;
     notifier *command_notifier;

@@ -29,9 +29,9 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold;          /* LLM_GENERATE_COLD */
-    bool reports_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    bool no_drafts;        /* LLM_GENERATE_NO_DRAFTS, or the engine uses no drafts */
+    bool is_cold;          /* the command has the flag LLM_GENERATE_COLD */
+    bool reports_consumed; /* the command has the flag LLM_GENERATE_RETURN_CONSUMED */
+    bool no_drafts;        /* the command has the flag LLM_GENERATE_NO_DRAFTS, or the engine uses no drafts */
     /* id of a live request that must consume its prompt before this request begins, or 0 */
     uint64_t after;
     /* id of a running request whose prefill must consume n_leader_tokens tokens before this request begins, or 0 */
@@ -68,7 +68,7 @@ typedef struct request {
     uint32_t ends_capacity;
     uint64_t n_released; /* raw bytes of the answer released so far (stop.h) */
 
-    uint64_t queued_us, started_us, decoding_us; /* moments, CLOCK_MONOTONIC */
+    uint64_t queued_us, started_us, decoding_us; /* times of CLOCK_MONOTONIC */
     outbox out;
 } request;
 

@@ -17,7 +17,7 @@ typedef enum job_phase { JOB_NONE, JOB_QUEUED, JOB_DONE, JOB_ABANDONED } job_pha
 struct sampling_job {
     sampling_threads *pool;
     sampler *sampler; /* owned */
-    float *logits;    /* owned: n_vocab */
+    float *logits;    /* owned; n_vocab logits */
     job_phase phase;  /* guarded by the mutex of `pool`, like all members below */
     int status;
     int32_t token;
@@ -30,10 +30,10 @@ struct sampling_threads {
     _Atomic bool has_result; /* set by the threads, cleared by the decode thread */
     pthread_mutex_t mutex;
     pthread_cond_t queued;  /* signaled when a job is queued, or the threads must end */
-    pthread_cond_t settled; /* signaled when no job is queued or in work */
+    pthread_cond_t settled; /* signaled when no job is queued or running */
     sampling_job *first;
     sampling_job **last;
-    uint32_t n_pending; /* jobs queued or in work */
+    uint32_t n_pending; /* number of queued and running jobs */
     bool is_ending;
     uint32_t n_threads;
     pthread_t threads[THREADS_MAX];

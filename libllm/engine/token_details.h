@@ -24,11 +24,11 @@ typedef struct token_details {
     uint32_t n_vocab;
     float *raw;          /* owned: the model's logits before the sampler changed them. NULL at the beginning */
     uint32_t n_chars;    /* characters of the outbox's text */
-    uint32_t n;          /* tokens kept */
+    uint32_t n;          /* number of tokens that are kept */
     uint32_t n_released; /* the text of the first n_released tokens is in the outbox */
-    uint32_t capacity;   /* capacity of the arrays below, which are owned */
+    uint32_t capacity;   /* number of elements for which the arrays below have room. The arrays are owned */
     int32_t *tokens;
-    uint64_t *raw_ends; /* offsets as in stop.h */
+    uint64_t *raw_ends; /* offset of each token's end in the raw bytes of the answer (stop.h) */
     uint32_t *ends;     /* for each token, the characters of the outbox's text up to the token's end; set for the first
                          * n_released tokens */
     float *logprobs;
@@ -53,7 +53,7 @@ bool token_details_is_full(const token_details *t);
 /* Stores in *out the details of the next TEXT event, as many as fit one event, and returns `out`. Returns NULL if the
  * client did not request tokens. */
 const wire_tokens *token_details_next(const token_details *t, wire_tokens *out);
-size_t token_details_bytes(const wire_tokens *next); /* 0 for NULL */
+size_t token_details_bytes(const wire_tokens *next); /* returns 0 for NULL */
 /* Removes the details in `next`, which were delivered with all text of the outbox. */
 void token_details_delivered(token_details *t, const wire_tokens *next);
 

@@ -14,7 +14,7 @@ static const uint64_t NO_LIMIT_1 = (uint64_t)1 << 62;
 /* Where version 2 or 1 of control groups keeps one kind of limit, and the function that reads the limit. In version 1,
  * each controller has a tree of its own below the mount. */
 typedef struct tree {
-    const char *controller; /* NULL: version 2, whose tree is the mount itself */
+    const char *controller; /* NULL for version 2, whose tree is the mount itself */
     uint64_t (*in)(const char *folder, const char *group);
 } tree;
 

@@ -17,7 +17,7 @@ typedef struct processor_build {
     const char *used;
     /* result of the AMX test at build time: works, absent, broken or unknown-to-compiler. "" if AMX was not tested */
     const char *amx;
-    const char *compiler; /* name and version */
+    const char *compiler; /* name and version of the compiler that made the build */
 } processor_build;
 
 /* Writes the description, which is a part of a sentence, to `out`. `info` is PROCESSOR_INFO. */

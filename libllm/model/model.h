@@ -39,7 +39,7 @@ typedef struct model_options {
     uint32_t n_batch;      /* most tokens of one decode call */
     uint64_t kv_bytes_max; /* most bytes for the tokens of all sequences. 0 means a fraction of the free memory */
     llm_kv_type kv_type;
-    int32_t n_threads; /* 0 means that model_open measures which number is fastest */
+    int32_t n_threads; /* threads of a step. 0 means that model_open measures which number is fastest */
     int32_t n_gpu_layers;
     bool exact;
     bool allow_oversize;
@@ -59,7 +59,7 @@ typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* no checkpoints are needed, because a sequence can be truncated anywhere (dense) */
     MODEL_CHECKPOINT_ATTACHED, /* a small checkpoint, for memory classes window and hybrid. This checkpoint can be
                                 * loaded only on a sequence whose attention layers hold the same prefix */
-    MODEL_CHECKPOINT_WHOLE,    /* a checkpoint is the same as a MODEL_STATE_FULL (recurrent) */
+    MODEL_CHECKPOINT_WHOLE,    /* a checkpoint contains the same as a MODEL_STATE_FULL (recurrent) */
 } model_checkpoint_kind;
 
 typedef struct model_info {
@@ -192,10 +192,10 @@ typedef struct model_ops {
     bool (*is_end)(const model *m, int32_t token);     /* returns whether the token ends a turn or the text */
     bool (*is_control)(const model *m, int32_t token); /* returns whether the token is a control token, which only a
                                                         * template may produce */
-    const char *(*chat_template)(const model *m);      /* Jinja source, or NULL */
-    int32_t (*bos)(const model *m);                    /* -1: none */
-    int32_t (*eos)(const model *m);                    /* -1: none */
-    int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
+    const char *(*chat_template)(const model *m);      /* returns the Jinja source, or NULL */
+    int32_t (*bos)(const model *m);                    /* returns -1 if the model has no such token */
+    int32_t (*eos)(const model *m);                    /* returns -1 if the model has no such token */
+    int32_t (*fim)(const model *m, llm_fim mark);      /* returns -1 if the model has no such token */
     const char *(*tool_template)(const model *m);      /* Jinja source of a second template, which is for conversations
                                                         * with tools, or NULL */
 } model_ops;

@@ -21,7 +21,7 @@ typedef struct branch_candidate {
     /* the branch existed when its session was pinned. A prompt can continue the branch, but no new branch can replace
      * it */
     bool is_anchored;
-    uint64_t used; /* last use; a larger value is more recent */
+    uint64_t used; /* time of the last use; a larger value is more recent */
 } branch_candidate;
 
 typedef enum branch_verb {

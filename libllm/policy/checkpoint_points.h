@@ -38,10 +38,10 @@ typedef struct checkpoint_points {
 } checkpoint_points;
 
 typedef struct checkpoint_points_input {
-    uint32_t n_prompt; /* > 0 */
+    uint32_t n_prompt; /* tokens of the prompt, more than 0 */
     uint32_t n_head;   /* tokens of the prompt's head */
     bool needs_boundaries;
-    const uint32_t *boundaries; /* ascending */
+    const uint32_t *boundaries; /* ascending token counts */
     uint32_t n_boundaries;      /* at most LLM_BOUNDARIES_MAX */
 } checkpoint_points_input;
 

@@ -30,7 +30,7 @@ typedef struct lookup {
 /* Opens an index for a sequence that has n_tokens tokens now. Returns false if memory is short. */
 bool lookup_open(lookup *l, uint32_t n_tokens);
 void lookup_close(lookup *l);
-size_t lookup_bytes(const lookup *l); /* bytes of the index */
+size_t lookup_bytes(const lookup *l); /* returns the bytes of the index */
 
 /* Writes a draft of the n_max tokens after `next`, the token that follows the n tokens of the sequence. Sets *n_matched
  * to the length of the match. Returns n_max, or 0 if there is no match. Adds the new tokens of the sequence to the

@@ -34,12 +34,12 @@ typedef struct resume_checkpoint {
 
 typedef struct resume_input {
     const int32_t *prompt;
-    uint32_t n_prompt;           /* > 0 */
+    uint32_t n_prompt;           /* tokens of the prompt, more than 0 */
     resume_source own;           /* the branch that the request uses */
     uint32_t own_logits_at;      /* the branch `own` has kept the logits after this many tokens; 0 if no logits are
                                   * kept */
     bool torn;                   /* `own` is invalid */
-    bool cold;                   /* nothing is reused */
+    bool cold;                   /* no state is reused (LLM_GENERATE_COLD) */
     bool may_keep_all;           /* true for a fork, which needs the state of the whole prompt but no logits */
     bool was_parked;             /* the request's branch `own` was parked and loaded since its last use */
     const resume_source *donors; /* other branches that can be copied */

@@ -21,7 +21,7 @@ typedef struct share_holding {
     uint32_t amount;
     bool may_go;
     uint64_t order; /* holdings with a smaller order are given up first */
-    bool is_going;  /* already chosen to be given up */
+    bool is_going;  /* the holding was already chosen to be given up */
     /* The other members are set by share_add_up. An owner's account adds up all holdings of the owner. The account is
      * kept in the owner's first holding, and is found with a hash table. */
     uint32_t account; /* index of the owner's first holding, which keeps the owner's account */

@@ -27,11 +27,11 @@ typedef struct stop {
     uint32_t n_ignored;         /* the first n_ignored stop strings are not searched for */
     uint64_t n_fed;
     uint32_t n_held;
-    char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */
+    char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* bytes that were fed but not released yet */
 } stop;
 
 typedef struct stop_result {
-    char text[STOP_TEXT_BYTES_MAX]; /* released */
+    char text[STOP_TEXT_BYTES_MAX]; /* the released text */
     uint32_t n_text;
     int32_t stop_index; /* index of the stop string that was found, or -1 */
     /* raw bytes released by all feeds together. If a stop string was found, this is the offset at which the stop string

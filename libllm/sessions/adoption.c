@@ -19,7 +19,7 @@ typedef struct candidate {
 
 struct adoption {
     const model_info *info;
-    candidate *candidates; /* n */
+    candidate *candidates; /* an array of n candidates */
     uint32_t n;
     uint32_t capacity;
     uint32_t n_other_geometry;

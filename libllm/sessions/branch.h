@@ -56,7 +56,7 @@ typedef struct branch_prompt {
 /* What a branch needs to know of a generation that uses the branch or waits for it. */
 typedef struct branch_claim {
     branch_prompt prompt;
-    struct branch_claim *next; /* next in the same queue */
+    struct branch_claim *next; /* next generation in the same queue */
     /* the client reads the answer too slowly. The generation needs no slot until the client catches up */
     bool is_paused;
     /* the generation needs no slot yet, because it waits until another request has prefilled tokens with which both
@@ -70,7 +70,7 @@ typedef enum parked_where {
     PARKED_IN_MEMORY,
     PARKED_WRITING, /* the state is in memory, and is being written to its file */
     PARKED_ON_DISK,
-    PARKED_READING, /* being read from its file */
+    PARKED_READING, /* the state is being read from its file */
 } parked_where;
 
 typedef struct parked {
@@ -122,7 +122,7 @@ typedef struct branch {
     bool is_open;
     bool is_held; /* a command copies the branch, so the branch counts as busy */
     uint32_t owner;
-    char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "" for a scratch branch */
     uint64_t id;                               /* number of this branch; never changes, and is the name of the branch's
                                                 * files */
     bool has_file;                             /* the branch file exists, or its write is queued */
@@ -130,7 +130,7 @@ typedef struct branch {
      * older state */
     size_t n_file_bytes;
     size_t n_stored_bytes; /* bytes of the state file that is on disk, according to the results of writes */
-    uint64_t last_write;   /* number of the last write of the state file */
+    uint64_t last_write;   /* number of the most recent write of the state file */
     uint64_t file_since;   /* number of the last removal of the state file. Results of earlier writes are ignored */
     bool is_changing;      /* a command waits until the branch's name and pin are on disk */
     uint64_t used;         /* order of the last use: larger is more recent */
@@ -141,7 +141,7 @@ typedef struct branch {
      * without a slot count as parked memory. There can be many such branches, but there are few slots. */
     float *logits;
     uint32_t logits_at;        /* 0 if no logits are kept */
-    uint32_t checkpoint_at;    /* number of tokens at the branch's last checkpoint */
+    uint32_t checkpoint_at;    /* number of tokens at the branch's most recent checkpoint */
     size_t n_checkpoint_bytes; /* used by table_memory.c while it adds up the checkpoints */
     checkpoint *prefix;        /* the pinned checkpoint of the shared prefix with which the branch began, or NULL */
     /* A kept branch is a copy of another branch, made before that branch was truncated. For a kept branch, n_kept is
@@ -207,11 +207,11 @@ void branch_consumed(branch *b, const int32_t *tokens, uint32_t n);
 void branch_drafted(branch *b, uint32_t n);
 void branch_accept_draft(branch *b, int32_t token);
 model_result branch_reject_drafts(branch *b);
-void branch_decoding(branch *b); /* the whole prompt is consumed */
+void branch_decoding(branch *b); /* called when the whole prompt is consumed */
 /* called when the generation is over. The client knows or has seen the first n_visible tokens. An invalid branch stays
  * invalid */
 void branch_ended(branch *b, uint32_t n_visible);
-void branch_invalidate(branch *b); /* a step failed */
+void branch_invalidate(branch *b); /* called when a step has failed */
 
 /* Truncates the branch to n_tokens if the model's memory can be truncated exactly there. Otherwise returns false and
  * leaves the branch unchanged, or invalid if the model failed. */

@@ -106,7 +106,7 @@ typedef struct shortage {
     const branch *asker; /* the branch that needs the resource, or NULL if not open yet */
     uint32_t owner;      /* owner of that branch */
     uint32_t limit;      /* total amount of the resource */
-    bool named;          /* whether named branches count, or scratch branches */
+    bool named;          /* true if named branches count, false if scratch branches count */
     bool has_slot;       /* the resource is slots or cells, not entries */
     bool in_tokens;      /* the resource is cells */
     bool pinned;         /* pinned branches can be chosen */
@@ -331,7 +331,7 @@ int table_admit(branch_table *table, session_name name, const branch_prompt *pro
     }
     const bool frees_entry = choice.verb == BRANCH_REPLACE;
     if (!table_may_be_busy(table, name.owner) || !is_within_share(table, name.owner, frees_entry)) {
-        return LLM_CAPACITY; /* checked before a branch is given up */
+        return LLM_CAPACITY; /* checked first, so that no branch is given up without need */
     }
     if (frees_entry) {
         *out = table_replace(table, branches[choice.index], branches[choice.index]);

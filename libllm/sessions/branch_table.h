@@ -50,8 +50,8 @@ struct branch_table {
     copy_cost_pace pace;
     branch_totals totals;
     struct {
-        uint64_t n_changes;    /* branch_totals.n_changes */
-        uint64_t n_uses;       /* uses and evictions of checkpoints */
+        uint64_t n_changes;    /* value of branch_totals.n_changes */
+        uint64_t n_uses;       /* number of uses and evictions of checkpoints */
     } accounted;               /* the counts of changes when table_account last wrote the records */
     _Atomic uint32_t n_owners; /* number of owners that share the table. Any thread can change this number */
     share_holding *holdings;   /* n_entries elements: the input of share.h, filled before each decision */

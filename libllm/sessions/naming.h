@@ -46,8 +46,8 @@ enum { LOOSE_EXPIRED_MAX = LLM_REQUESTS_MAX };
 typedef struct table_naming {
     store_job *removing; /* collects the removals of one command; NULL if each removal is a job of its own */
     uint32_t n_loose;
-    loose_file *loose_files; /* n_loose */
-    uint32_t n_waiting;      /* loose files of sessions that wait for an entry */
+    loose_file *loose_files; /* an array of n_loose files */
+    uint32_t n_waiting;      /* number of loose files of sessions that wait for an entry */
     size_t loose_bytes;      /* bytes of the state files of loose files */
 } table_naming;
 
@@ -90,7 +90,7 @@ uint32_t table_pins_max_of(uint32_t n_names);
  *
  * If table_change_end returns false, *status is the reply to the command. If *status is an error, the change has been
  * undone. */
-store_job *table_change_begin(branch_table *table, session_name name); /* NULL if memory is short */
+store_job *table_change_begin(branch_table *table, session_name name); /* returns NULL if memory is short */
 bool table_change_end(branch_table *table, store_job *job, uint64_t request, llm_status *status);
 void table_change_undo(branch_table *table, const store_job *job);
 void table_change_settled(branch_table *table, const store_job *job); /* called when the store has finished the job */
@@ -123,12 +123,13 @@ const loose_file *table_next_loose(const branch_table *table, session_name name,
 bool table_is_waiting(const branch_table *table, session_name name);
 uint32_t table_n_waiting(const branch_table *table);
 void table_remove_loose(branch_table *table, session_name name);
-void table_remove_closed(branch_table *table); /* removes the files that closed sessions left */
+void table_remove_closed(branch_table *table); /* removes the files that could not be removed when their sessions were
+                                                * closed */
 /* Removes files of unpinned sessions that wait for an entry. Removes those last used before before_ms, at most
  * LOOSE_EXPIRED_MAX files. Of the remaining sessions that may expire, returns the earliest last use. Returns 0 if no
  * such session remains. */
 uint64_t table_expire_loose(branch_table *table, uint64_t before_ms);
-size_t table_loose_bytes(const branch_table *table); /* bytes of the state files of loose files */
+size_t table_loose_bytes(const branch_table *table); /* returns the bytes of the state files of loose files */
 void table_free_loose(branch_table *table);
 
 #endif

@@ -92,7 +92,7 @@ void table_spill_on(branch_table *table);
 
 bool table_spill_waits(const branch_table *table);
 bool table_is_lending(const branch_table *table); /* states that were read for other branches are in memory */
-bool table_is_unsaved(const branch_table *table); /* an orderly stop could not write a branch file */
+bool table_is_unsaved(const branch_table *table); /* returns whether an orderly stop could not write a branch file */
 
 /* Begins to read the branch's parked state from the disk. Returns false if too many bytes are in flight. The caller
  * then tries again after the next result of the store. */

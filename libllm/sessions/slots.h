@@ -112,7 +112,7 @@ bool table_has_scratch(const branch_table *table);
  * because the entry of a busy branch cannot be given to another owner. */
 bool table_may_be_busy(const branch_table *table, uint32_t owner);
 
-void table_used(branch_table *table, branch *b); /* `b` is now the most recently used branch */
+void table_used(branch_table *table, branch *b); /* makes `b` the most recently used branch */
 
 /* ---- slots ---- */
 
@@ -166,8 +166,8 @@ bool table_may_fit(const branch_table *table, const branch *b);
 
 /* ---- ids ---- */
 
-branch *table_find_id(branch_table *table, uint64_t id); /* the open branch, or NULL */
-uint32_t table_names_max(const branch_table *table);     /* limit on open named branches */
+branch *table_find_id(branch_table *table, uint64_t id); /* returns the open branch, or NULL */
+uint32_t table_names_max(const branch_table *table);     /* returns the limit on open named branches */
 
 /* returns a number that is larger than all earlier ones. These numbers order uses, reads and writes */
 uint64_t table_new_number(branch_table *table);

@@ -70,7 +70,7 @@ static bool may_lose_state(const branch *b)
  * recently used branches. */
 static void weigh_files(branch_table *table, const branch *b, size_t n_bytes)
 {
-    const uint64_t needed = (uint64_t)1 << 63; /* above every table_order */
+    const uint64_t needed = (uint64_t)1 << 63; /* larger than any table_order */
     for (uint32_t i = 0; i < table->n_entries; i++) {
         const branch *other = &table->branches[i];
         const size_t n = other == b ? n_bytes : other->is_open ? other->n_file_bytes : 0;

@@ -42,7 +42,8 @@ static void account_slots(branch_table *table)
             continue;
         }
         const uint64_t n = unshared_bytes(m, (uint16_t)slot);
-        const double n_shared = (double)m->ops->shared_tokens(m, (uint16_t)slot); /* the product exceeds 64 bits */
+        const double n_shared = (double)m->ops->shared_tokens(m, (uint16_t)slot); /* double, because the product can
+                                                                                   * exceed 64 bits */
         const uint64_t n_less = n_saved > 0 ? (uint64_t)((double)n_saved * n_shared / (double)n_shared_tokens) : 0;
         set_memory(b, n - (n_less < n ? n_less : n));
     }

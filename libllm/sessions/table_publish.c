@@ -1,4 +1,5 @@
-/* table_publish.c: writes totals to the session table. */
+/* table_publish.c: writes the gauges of the session table: how many branches, slots, states and checkpoints there are,
+ * and their bytes. */
 #include "sessions/branch_table.h"
 
 void table_publish(branch_table *table)

@@ -101,7 +101,7 @@ static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *
             token_hash_add(&h, c->tokens[hashed++]);
         }
         if (other->owner == c->owner && token_hash_equal(other->hash, h)) {
-            parent = other; /* checkpoints are in the order of k, so that the last match is the longest */
+            parent = other; /* checkpoints are sorted by k, so the last match is the longest */
         }
     }
     return parent;

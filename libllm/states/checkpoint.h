@@ -69,7 +69,7 @@ typedef struct checkpoint_store {
     size_t n_bytes_max;
     size_t n_pinned_bytes; /* at most half of n_bytes_max */
     uint64_t n_evicted;
-    checkpoint_marks marks; /* of all checkpoints in `entries`, for other threads */
+    checkpoint_marks marks; /* the marks of all checkpoints in `entries`, for other threads */
 } checkpoint_store;
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);

@@ -53,7 +53,7 @@ static int compare_k(const void *a, const void *b)
 size_t checkpoint_marks_match(const checkpoint_marks *marks, uint32_t owner, const int32_t *tokens, size_t n_tokens,
                               uint32_t *out, size_t n_out)
 {
-    mark_copy copies[CHECKPOINT_MARKS_MAX]; /* 96 KiB */
+    mark_copy copies[CHECKPOINT_MARKS_MAX]; /* takes 96 KiB of the stack */
     size_t n_copies = 0;
     for (uint32_t i = 0; i < CHECKPOINT_MARKS_MAX; i++) {
         n_copies += copy_mark(&marks->marks[i], owner, n_tokens, &copies[n_copies]);

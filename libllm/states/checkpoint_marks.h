@@ -23,7 +23,7 @@ typedef struct checkpoint_marks {
 
 /* Adds a mark and returns its index. At most CHECKPOINT_MARKS_MAX marks can exist. Decode thread. */
 uint32_t checkpoint_marks_add(checkpoint_marks *marks, uint32_t owner, uint32_t k, token_hash hash);
-void checkpoint_marks_remove(checkpoint_marks *marks, uint32_t index); /* decode thread */
+void checkpoint_marks_remove(checkpoint_marks *marks, uint32_t index); /* called by the decode thread */
 
 /* Writes the k of each mark whose tokens are the first k of these tokens, in ascending order. If there are more than
  * n_out, writes the first n_out. Returns their number. A mark that is added or removed during the call may be missing.

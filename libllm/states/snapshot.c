@@ -279,7 +279,7 @@ static int no_memory(reading *r)
 
 static int take_blob(reading *r, uint64_t n_bytes, blob **out)
 {
-    if (n_bytes > r->left) { /* checked before memory is allocated */
+    if (n_bytes > r->left) { /* checked first, so that a damaged file cannot make this allocate too much memory */
         return refuse(r, "it is cut short");
     }
     if (n_bytes > r->n_bytes_left) {

@@ -64,7 +64,7 @@ typedef struct state_part {
 /* How many tokens each part of a state file covers. A branch with the same first k tokens can continue from a part that
  * covers k tokens. */
 typedef struct state_ends {
-    uint32_t n; /* 0 if unknown */
+    uint32_t n; /* number of parts, or 0 if unknown */
     uint32_t k[SNAPSHOT_PARTS_MAX];
 } state_ends;
 

@@ -58,7 +58,7 @@ typedef struct store_change {
                        * id for NONE */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-        uint32_t is_pinned; /* as in the branch's record */
+        uint32_t is_pinned; /* as in the branch's record in the session table */
         bool has_file;
     } was;
 } store_change;
@@ -74,7 +74,7 @@ typedef struct store_job {
     char label[LLM_SESSION_NAME_BYTES_MAX + 1];
     llm_status status;
     int os_error;       /* errno of the operation that failed with LLM_IO, else 0 */
-    uint32_t n_changes; /* CHANGE */
+    uint32_t n_changes; /* for CHANGE: number of changes */
     store_change *changes;
     /* for WRITE, READ: entry and id of the branch. If the entry now has another id, the branch is no longer open. */
     uint32_t entry;

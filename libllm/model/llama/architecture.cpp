@@ -10,7 +10,7 @@ namespace {
 
 struct special {
     const char *architecture; /* general.architecture of the file */
-    const char *models;       /* the name that people know */
+    const char *models;       /* the models' names, for error messages */
     const char *memory;       /* llama.cpp's class of the model's memory, from llama_model::create_memory */
     bool is_tested;           /* a test with a tiny model compares the answers with and without a reused state */
     bool needs_streams;       /* each sequence needs its own stream. The model was trained to attend to a selection of

@@ -196,8 +196,8 @@ struct entry {
     uint32_t type;
     bool is_array;
     uint64_t n;       /* number of elements of an array */
-    uint64_t bits;    /* value of a number */
-    std::string text; /* value of a string */
+    uint64_t bits;    /* the value, if it is a number */
+    std::string text; /* the value, if it is a string */
 };
 
 using entries = std::map<std::string, entry>;

@@ -190,7 +190,7 @@ enum { MODEL_LLAMA_TRIMMED_TOKENS_MIN = 256 };
 
 /* The state of a sequence with recurrent states before a decode call that contains drafts. */
 struct model_llama_before_drafts {
-    std::vector<uint8_t> state; /* as long as the largest state so far */
+    std::vector<uint8_t> state; /* a buffer as large as the largest state so far */
     size_t n_bytes = 0;         /* 0 if the last call contained no drafts, or if its sequence has changed since */
     uint16_t seq = 0;
     uint32_t position = 0;
@@ -227,7 +227,7 @@ struct model_llama final : model {
     std::vector<llama_seq_id *> seq_pointers;
     std::vector<int8_t> output_flags; /* for each index of the last successful call, whether there are logits */
     uint32_t n_output_flags = 0;      /* number of valid entries of `output_flags`; 0 unless the last call succeeded */
-    std::vector<uint16_t> touched;    /* sequences of the batch, each once */
+    std::vector<uint16_t> touched;    /* sequences in the batch, without duplicates */
     std::vector<uint32_t> ends;       /* position of each sequence after the batch; valid for sequences in `touched` */
     std::vector<uint8_t> is_touched;
     model_llama_before_drafts before_drafts;

@@ -122,7 +122,7 @@ void note_gpu_trouble()
 
 const char *model_llama_gpu_trouble(void)
 {
-    return log_of_process().gpu_trouble; /* never changes after the first engine is open */
+    return log_of_process().gpu_trouble; /* does not change after the first engine was opened */
 }
 
 void model_llama_backend_open()

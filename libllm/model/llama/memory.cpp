@@ -431,7 +431,7 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     model_llama_reserve out = {};
     out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
     if (wish.is_stateful) {
-        out.cost.fixed_bytes += out.cost.fixed_bytes / n_seq; /* for model_llama_before_drafts */
+        out.cost.fixed_bytes += out.cost.fixed_bytes / n_seq; /* one more state for model_llama_before_drafts */
     }
     share_out(wish, low, n_seq, &out);
     const uint64_t deep = std::max(high.compute, low.compute);

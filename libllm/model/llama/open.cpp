@@ -281,7 +281,7 @@ uint64_t wished_cells(const model_llama *m, const model_options &o)
 llama_context_params wished_params(const model_llama *m, const model_options &o)
 {
     const uint64_t wished = wished_cells(m, o);
-    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* has no cells */
+    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* a recurrent model has no cells */
     const uint64_t n = is_fixed ? model_llama_padded(m->info.n_ctx) : std::min<uint64_t>(wished, CELLS_MAX);
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
 }

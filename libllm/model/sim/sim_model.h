@@ -137,7 +137,7 @@ typedef struct sim_sequence {
                         * is loaded, the sequence becomes wrong again */
     sim_state *kept;
     uint64_t *attention;    /* for window only, the hash after each number of tokens */
-    sim_state recurrent;    /* hybrid only */
+    sim_state recurrent;    /* only for class hybrid */
     uint64_t seen_call;     /* number of the last decode call with tokens of this sequence */
     uint32_t next_position; /* position that the sequence's next token in this call must have */
 } sim_sequence;
@@ -145,7 +145,7 @@ typedef struct sim_sequence {
 typedef struct sim_model {
     model base;
     sim_options options;
-    uint32_t n_kept;  /* states per sequence */
+    uint32_t n_kept;  /* number of states that are kept for each sequence */
     uint32_t n_cells; /* UINT32_MAX for no limit */
     sim_sequence *sequences;
     sim_state *states;    /* memory for the rings `kept` of all sequences */
@@ -153,7 +153,7 @@ typedef struct sim_model {
     shared_prefixes shared;
     uint64_t n_calls;   /* number of decode calls */
     uint64_t n_counted; /* number of decode calls that fail_at and fail_every count */
-    float *logits;      /* n_outputs_max rows */
+    float *logits;      /* n_outputs_max rows of SIM_VOCABULARY logits */
     /* the states of a recurrent or hybrid sequence after each token of the last call, if the call contained drafts */
     sim_state after_call[MODEL_OUTPUTS_BESIDE + 1];
     uint32_t n_after_call; /* 0 if the call contained no drafts, or if the sequence has changed after the call */

@@ -100,7 +100,7 @@ struct llm_answer_parser {
     std::string pending;
     common_chat_msg reported;
     size_t n_fit = 0;        /* number of leading bytes of `pending` that are known to fit the form */
-    size_t next = 1;         /* size of `pending` at which it is parsed next */
+    size_t next = 1;         /* `pending` is parsed next when it has this size */
     size_t long_at = 0;      /* size of base + pending at which a call is next shortened */
     bool is_outside = false; /* true after an error. Text is then reported without parsing, until parsing can begin
                               * again at a delimiter */

@@ -24,7 +24,7 @@ struct answer_syntax {
     std::string parser;     /* llama.cpp's parser, in the format of parser_text.h */
 
     std::string written() const;
-    static answer_syntax read(const std::string &given); /* throws */
+    static answer_syntax read(const std::string &given); /* throws std::exception if the JSON is malformed */
 };
 
 struct answer_reading {
@@ -59,7 +59,7 @@ struct answer_mark {
 
 /* The parser and its data for one syntax. Made once, shared by all answers with this syntax, and never changed. */
 struct answer_grammar {
-    answer_syntax syntax; /* without `parser` */
+    answer_syntax syntax; /* the syntax, but its member `parser` is empty */
     common_peg_arena arena;
     bool begins_marker[256] = {};
     std::vector<std::string> markers; /* delimiters that end text, without their trailing blanks */
@@ -88,7 +88,7 @@ class answer_form {
     {
         return !rules->marks.closing.empty();
     }
-    bool ends_with_closing_mark(const std::string &text) const; /* ignores blanks at the end */
+    bool ends_with_closing_mark(const std::string &text) const; /* blanks at the end of the text are ignored */
     bool may_begin_marker(char c) const
     {
         return rules->begins_marker[static_cast<unsigned char>(c)];

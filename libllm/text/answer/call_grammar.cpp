@@ -36,7 +36,8 @@ class shared_marks {
 
     size_t node(const std::string &text)
     {
-        constexpr size_t BYTES_MIN = 6; /* a shorter delimiter is not longer than the name of a rule */
+        constexpr size_t BYTES_MIN = 6; /* a shorter delimiter gets no rule, because the rule's name would not be
+                                         * shorter */
         if (text.size() < BYTES_MIN) {
             return g.literal(text);
         }

@@ -14,7 +14,7 @@
 /* A node is a JSON object. Nodes refer to each other by number. These references can form cycles. */
 class parser_graph {
   public:
-    explicit parser_graph(common_json parser); /* throws */
+    explicit parser_graph(common_json parser); /* throws std::exception if the JSON is malformed */
 
     size_t size() const
     {

@@ -138,7 +138,7 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
 /* A conversation: its request, its text and its tokens. */
 struct conversation {
     chat_request request;
-    chat_given given;                      /* of `request` */
+    chat_given given;                      /* messages and tools of `request` as values of jinja */
     std::shared_ptr<const chat_form> form; /* form of the answer */
     chat_text rendered;
     chat_tail tail; /* the text to be tokenized: everything, or the part after an answer (chat_after.h) */

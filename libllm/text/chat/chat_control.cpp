@@ -51,7 +51,7 @@ struct range {
  * `refused` contain blocked bytes (chat_text), so they must not become control tokens. */
 struct found_words {
     std::vector<range> allowed; /* ascending, without overlap */
-    std::vector<range> refused; /* ascending by begin */
+    std::vector<range> refused; /* sorted by the begin of each range */
 };
 
 found_words find_words(const control_words &words, const chat_text &r)

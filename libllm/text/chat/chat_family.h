@@ -19,7 +19,8 @@ struct chat_family {
         DEVELOPERS = 1,      /* the template distinguishes the roles "developer" and "system" */
         TRIMS = 2,           /* texts are trimmed, because blanks around a text make the model reason in circles */
         GATHERS_RESULTS = 4, /* tool results become part of the message with the tool calls */
-        SHOWS_SCHEMA = 8,    /* the template shows the model the answer's schema, from the variable response_format */
+        SHOWS_SCHEMA = 8,    /* the template reads the answer's schema from the variable response_format, and shows it
+                              * to the model */
     };
     bool (*has_template)(const std::string &source);
     /* Changes messages that are otherwise ready for the template. NULL if the family needs no change. `variables` are

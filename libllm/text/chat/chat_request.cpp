@@ -67,7 +67,7 @@ common_json parse(const std::string &given, std::string *tools)
     if (!request.is_object()) {
         throw chat_invalid("the request is not a JSON object");
     }
-    if (tools->empty() && request.contains("tools")) { /* the name is written with escapes, or twice */
+    if (tools->empty() && request.contains("tools")) { /* the name "tools" is written with escapes, or occurs twice */
         *tools = request.at("tools").dump_safe();
     }
     for (const auto &[name, value] : request.items()) {

@@ -78,7 +78,7 @@ class constraint {
 
     void accept(int32_t token);
 
-    bool is_before_answer() const /* see thinking.h */
+    bool is_before_answer() const /* explained in thinking.h */
     {
         return thought.is_before_answer();
     }

@@ -484,7 +484,7 @@ struct beginning {
 /* For each rule, the rules with which this rule can begin. The beginnings of one rule are adjacent in `all`. */
 struct graph {
     std::vector<beginning> all;
-    std::vector<size_t> ends; /* end of each rule's beginnings in `all` */
+    std::vector<size_t> ends; /* for each rule, the end of its beginnings in `all` */
 
     size_t begin(size_t rule) const
     {

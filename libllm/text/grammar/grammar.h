@@ -30,9 +30,9 @@ struct grammar_element {
     enum kind : uint8_t {
         END,       /* end of a rule */
         ALTERNATE, /* end of one alternative, after which another alternative follows */
-        RULE,      /* value: number of the rule */
+        RULE,      /* matches a rule; `value` is the number of the rule */
         CHARACTER, /* matches the characters in ranges[value] to ranges[value + n - 1] */
-        TOKEN,     /* value: token id */
+        TOKEN,     /* matches a token; `value` is the token id */
     };
     kind is;
     bool is_negated; /* if true, matches all other characters or tokens */

@@ -81,7 +81,7 @@ std::vector<uint32_t> characters_of(const std::string &text)
 /* Parses one Lark grammar (`text`). Adds its rules to `rules`. Adds all names that these rules use to `used`. */
 class lark_reader {
   public:
-    std::map<std::string, std::string> rules; /* GBNF by name */
+    std::map<std::string, std::string> rules; /* GBNF of each rule, by the rule's name */
     std::set<std::string> used;
     std::map<std::string, std::string> imported; /* name in Lark's library, by name in the grammar */
 

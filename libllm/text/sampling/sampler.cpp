@@ -72,7 +72,7 @@ struct sampler {
     std::vector<logit_bias> biases; /* a bias of -infinity excludes a token */
     token_window seen;
     bool is_penalizing;
-    size_t n_back = 0; /* how many of the last tokens the penalties use */
+    size_t n_back = 0; /* number of the most recent tokens that the penalties use */
     std::mt19937 random;
     std::vector<candidate> candidates;
     /* the tokens whose logits were changed by biases or min_tokens, with the former logits. If all tokens are excluded,

@@ -33,7 +33,7 @@ class token_window {
     }
 
   private:
-    size_t size; /* > 0 */
+    size_t size; /* number of tokens in the window, more than 0 */
     size_t next = 0;
     std::vector<int32_t> recent;
     std::unordered_map<int32_t, uint32_t> counts;

@@ -150,10 +150,10 @@ class partition {
 
     /* States of one class whose transitions lead to the same classes by the same characters. */
     struct part {
-        size_t signature, n; /* position in `signatures`, and length */
+        size_t signature, n; /* position and length of the part's signature in `signatures` */
         std::vector<uint32_t> states;
     };
-    std::vector<uint32_t> signatures;                  /* of each part: character ranges and target classes */
+    std::vector<uint32_t> signatures;                  /* signatures of all parts: ranges and target classes */
     std::unordered_multimap<uint64_t, size_t> part_of; /* parts by the hash of their signature */
 
     void add_class(std::vector<uint32_t> states)

@@ -283,7 +283,7 @@ bool expansion::apply_schema(state &s, const schema_json &schema)
         apply_types(s.s, *type, &is_known);
         if (!is_known) {
             give_up(schema, "the keyword type has an unknown name");
-        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* a keyword of OpenAPI */
+        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* `nullable` is a keyword of OpenAPI */
             s.s.types = static_cast<uint8_t>(s.s.types | (before & json_type::NUL));
         }
     }

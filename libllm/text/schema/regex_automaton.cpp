@@ -74,7 +74,7 @@ class net {
     std::vector<const node_set *> sets;                       /* the set of nodes of each state */
     std::vector<uint32_t> seen, lows;
     uint32_t visit = 0;
-    std::vector<uint32_t> todo; /* work list of close */
+    std::vector<uint32_t> todo; /* nodes that close() has not visited yet */
     node_set reached;           /* nodes reached by the last step */
     automaton out;
 

@@ -55,7 +55,7 @@ class writer {
         bool is_unordered = false;
         size_t needed = 0;
         bool has_others_between = false; /* undeclared members can come anywhere, not only after the declared members */
-        std::vector<std::string> others; /* GBNF alternatives for an undeclared member */
+        std::vector<std::string> others; /* the GBNF alternatives for an undeclared member */
         size_t n_needed = 0;             /* number of declared members up to the last required one */
         size_t least = 0, most = SIZE_MAX;
         bool is_counted = false;

@@ -147,7 +147,7 @@ void chat_budget::weigh_into(const jinja::value &value, const jinja::value_t *fo
     }
     if (const auto *function = jinja::cast_val<jinja::value_func>(value)) {
         if (forbidden != nullptr &&
-            function->name == "caller") { /* `caller` refers to all variables, perhaps also to `forbidden` */
+            function->name == "caller") { /* `caller` refers to all variables, which can include `forbidden` */
             refuse("the chat template stores `caller` in a variable");
         }
         return;

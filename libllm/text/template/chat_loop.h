@@ -36,10 +36,11 @@ class chat_outcomes {
         std::vector<write> writes;
     };
     struct loop {
-        bool has_plan = false;             /* the syntax allows to keep outcomes */
+        bool has_plan = false;             /* the loop's syntax allows keeping outcomes */
         const std::string *list = nullptr; /* variable with the list over which the loop runs, or with the list of its
                                             * slice */
-        std::vector<const std::string *> variables; /* variables that the body reads, such as `true` */
+        std::vector<const std::string *> variables; /* variables that the body reads. jinja also looks up words such as
+                                                     * `true` as variables */
         std::vector<jinja::value> values;           /* the values of these variables when the outcomes were kept */
         std::vector<const std::string *> targets;   /* variables whose members the body sets */
         std::unordered_map<const jinja::value_t *, outcome> outcomes;
