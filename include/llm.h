@@ -494,7 +494,7 @@ typedef struct llm_json_limits {
     uint64_t n_key_bytes;    /* bytes of one name in the copy that llm_json_scan makes */
     uint64_t n_number_bytes; /* bytes of one number */
     uint64_t n_floats;       /* numbers that are slow to decode: all except integers of up to 18 digits */
-    uint64_t n_text_bytes;   /* bytes of all names and strings together, as llm_json_scan copies them */
+    uint64_t n_text_bytes;   /* bytes of all names and strings together, in the same copy */
 } llm_json_limits;
 
 typedef struct llm_json {

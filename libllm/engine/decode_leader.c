@@ -5,8 +5,8 @@
 #include "policy/leader.h"
 #include "sessions/resuming.h"
 
-/* Whether the request prefills and takes part in every step. A request is no leader if it is paused, has lost its slot,
- * or its client does not read. Its prefill could stop at any token. */
+/* Whether the request prefills and takes part in every step. A request is no leader if it is paused, if it has lost its
+ * slot, or if its client does not read its events. The prefill of such a request could stop at any token. */
 static bool is_prefilling(const request *r)
 {
     return request_moves(r) && !r->is_decoding && !outbox_is_full(&r->out);

@@ -13,7 +13,8 @@ enum {
     LOOKUP_MATCH_MIN = 3,      /* a match has at least this many tokens */
     LOOKUP_MATCH_LONG = 6,     /* matches of at least this many tokens are also found through an index of their own */
     LOOKUP_MATCH_MAX = 32,     /* longer matches count as matches of this length */
-    LOOKUP_TOKENS_MAX = 65536, /* only the last tokens of a longer sequence are searched when the index is opened */
+    LOOKUP_TOKENS_MAX = 65536, /* if the sequence is longer when the index is opened, only its last tokens are
+                                * indexed */
 };
 
 /* An index of one sequence. An entry of `places` is the end of a run of tokens in the sequence, found by the hash of

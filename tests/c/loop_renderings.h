@@ -16,9 +16,9 @@ struct loop_counts {
 };
 
 /* Compiles the template, and renders it as a request does: all messages, then all but the last one, with the same
- * outcomes. Each rendering can spend n_steps, or the whole budget if n_steps is 0. Compares texts, which bytes come from
- * messages, errors, costs and counts with those of renderings without outcomes. Writes what differs to `difference`, or
- * "". `messages` is a JSON array. */
+ * outcomes. Each rendering can spend n_steps, or the whole budget if n_steps is 0. Compares the renderings with
+ * renderings without outcomes: their texts, errors, costs and counts, and which bytes come from messages. Writes what
+ * differs to `difference`, or "" if nothing differs. `messages` is a JSON array. */
 struct loop_counts loop_renderings_compare(const char *source, const char *messages, uint64_t n_steps, char *difference,
                                            size_t n_bytes);
 

@@ -16,7 +16,7 @@ typedef struct mask mask;
 
 mask *mask_open(const model *m, const char *grammar); /* returns NULL if the grammar is invalid */
 void mask_close(mask *k);
-void mask_find(mask *k, bool *allowed); /* an array of n_vocab elements */
+void mask_find(mask *k, bool *allowed); /* writes n_vocab elements */
 bool mask_allows(mask *k, int32_t token);
 bool mask_accept(mask *k, int32_t token);
 bool mask_accept_text(mask *k, const char *text, size_t n, bool is_guessed); /* returns false if the text is not

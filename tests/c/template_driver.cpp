@@ -36,7 +36,7 @@ constexpr size_t N_BYTES = 256, LITERALS_MAX = 2000, STEPS_MAX = 100000;
 struct vocabulary {
     model base = {}; /* first: model_ops get a pointer to it */
     std::string source;
-    std::vector<std::string> texts; /* of the tokens from N_BYTES on: first the control tokens */
+    std::vector<std::string> texts; /* texts of the tokens from N_BYTES on; the control tokens come first */
     size_t n_controls = 0;
     std::vector<int32_t> ends;
     int32_t bos = -1, eos = -1;
@@ -56,7 +56,8 @@ struct vocabulary {
         const auto at = std::find(texts.begin(), texts.end(), word);
         return at == texts.end() ? -1 : static_cast<int32_t>(N_BYTES + static_cast<size_t>(at - texts.begin()));
     }
-    /* Of the first n texts, the tokens whose text stands at `at`, the longest first. */
+    /* Returns the tokens whose text occurs at byte `at` of `all`, from the longest text to the shortest. Looks only at
+     * the first n texts. */
     std::vector<int32_t> tokens_at(const std::string &all, size_t at, bool with_controls, size_t n) const
     {
         std::vector<int32_t> out;
@@ -123,7 +124,7 @@ const model_ops *ops()
 
 void finish(vocabulary *v)
 {
-    static uint64_t n_made = 0; /* tables of a vocabulary are kept by its identity */
+    static uint64_t n_made = 0; /* libllm keeps the tables of a vocabulary under this number */
     n_made++;
     v->base.ops = ops();
     v->base.info.n_vocab = static_cast<uint32_t>(N_BYTES + v->texts.size());
@@ -213,7 +214,7 @@ std::string text_of(const vocabulary &v, const json &tokens)
     return out;
 }
 
-/* Token sequences of the constraint as text: a test does not know the tokens' numbers. */
+/* Returns the token sequences of the constraint as text, because a test does not know the tokens' numbers. */
 json thinking_of(const vocabulary &v, const json &constraint)
 {
     json out = json::object();
@@ -282,7 +283,8 @@ void put_text(const std::string &text, json *out)
         const auto byte = static_cast<uint8_t>(c);
         hex += {DIGITS[byte >> 4], DIGITS[byte & 15]};
     }
-    (*out)["text"] = text; /* invalid UTF-8 is replaced when it is written; hex is exact */
+    (*out)["text"] = text; /* JSON cannot contain invalid UTF-8, so `text` gets replacement characters; `hex` is
+                            * exact */
     (*out)["hex"] = hex;
 }
 
@@ -309,7 +311,7 @@ void add_diff(const json &diff, json *out)
     calls[number]["arguments"].get_ref<std::string &>() += text;
 }
 
-/* The parser of one answer, and the message that a client assembles from what it reports. */
+/* The parser of one answer, and the message that a client assembles from the parser's diffs. */
 class reader {
   public:
     json said = {{"content", ""}, {"reasoning", ""}, {"calls", json::array()}, {"diffs", json::array()}};
@@ -353,7 +355,7 @@ class reader {
 json parse(const json &command)
 {
     const std::string text = bytes_of(command);
-    const auto sizes = command.value("pieces", std::vector<size_t>()); /* repeated */
+    const auto sizes = command.value("pieces", std::vector<size_t>()); /* a longer text repeats this list */
     reader answer(command.at("syntax").get<std::string>());
     for (size_t at = 0, i = 0; at <= text.size(); i++) {
         const size_t wanted = sizes.empty() ? text.size() : std::max<size_t>(1, sizes[i % sizes.size()]);
@@ -395,8 +397,9 @@ json in_a_fork(const std::function<json()> &function)
     return json::parse(said);
 }
 
-/* The answer as it ends after each piece: parsed in pieces, and at once. A parser that has seen the end takes no more text, so
- * that a fork of this process sees it. Parsing all that comes before each end again would take minutes. */
+/* Ends the answer after each piece, and returns two results for each end: one of a parser that got the text in pieces,
+ * and one of a parser that got it whole. A parser takes no more text after the end. So a fork of this process ends the
+ * answer. To parse the text before each end again would take minutes. */
 json cuts(const json &command)
 {
     const std::string syntax = command.at("syntax").get<std::string>(), text = bytes_of(command);
@@ -514,8 +517,9 @@ class walker {
         return token >= 0;
     }
 
-    /* Says the text as a model would that wants nothing else, up to where the grammar does not allow it. Once a token was
-     * forced, the model says `instead`, unless that is empty. */
+    /* Generates the text `given` as a model with no other preference would, up to the first byte that the grammar does
+     * not allow. After the constraint has chosen a token itself, the model continues with `instead`, unless that is
+     * empty. */
     void follow(std::string given, std::string instead)
     {
         for (size_t at = 0; !is_done && refused_at.is_null();) {
@@ -543,7 +547,7 @@ class walker {
         }
     }
 
-    /* After the soft bound, closing marks get a larger weight. */
+    /* Returns the weight of the token in a random choice. After n_soft bytes, closing marks get a larger weight. */
     double weight(int32_t token) const
     {
         const bool winds_down = text.size() >= n_soft;

@@ -203,8 +203,8 @@ static inline bool mixes_calls(const model *m)
            (strcmp(m->info.arch, "qwen35") == 0 && !llama_supports_gpu_offload());
 }
 
-/* Whether the model can have quantized keys and values. It cannot if it has no keys and values, compressed ones, or an
- * indexer. */
+/* Whether the model can have quantized keys and values. A model cannot if it stores no keys and values, if it stores
+ * them compressed, or if it has an indexer. */
 static inline bool can_be_quantized(void)
 {
     return current->memory != LLM_MEMORY_RECURRENT && strstr(current->file, "latent") == NULL && !picks_tokens();

@@ -1,5 +1,5 @@
-/* logprobs.h: log probabilities of tokens in a model's own distribution, before samplers change it. The functions are
- * pure. */
+/* logprobs.h: computes log probabilities of tokens in a model's own distribution, before samplers change it. The
+ * functions are pure. */
 #ifndef LLM_LOGPROBS_H
 #define LLM_LOGPROBS_H
 
