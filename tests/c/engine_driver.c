@@ -166,9 +166,9 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
 static void push(driver *d, const void *message, size_t n_bytes)
 {
     int status = llm_command_push(d->engine, message, n_bytes);
-    while (status == LLM_FULL) { /* it takes commands as long as their answers have room */
+    while (status == LLM_FULL) { /* commands are taken only while there is room for their answers */
         if (d->drains_late && driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
-            poll(NULL, 0, 1); /* only leaves the core to the decode thread */
+            poll(NULL, 0, 1); /* gives the processor to the decode thread */
         } else {
             driver_drain(d);
             sched_yield();
@@ -203,7 +203,7 @@ uint64_t driver_generate(driver *d, const generate_call *call)
     return request;
 }
 
-/* The first entries of a command about a session, n_more to come. */
+/* Writes the first entries of a command about a session. n_more entries follow. */
 static uint64_t begin_for_session(driver *d, wire_writer *w, uint32_t n_more, llm_command_op op, uint32_t owner,
                                   const char *session)
 {
@@ -301,7 +301,7 @@ void driver_pause(driver *d, uint64_t request, bool paused)
 
 /* ---- events ---- */
 
-/* An array of numbers of 4 bytes behind what is there already. Returns how many there are now. */
+/* Appends an array of 4-byte numbers to the array *to, which has n numbers. Returns how many numbers it has then. */
 static size_t take_array(wire_reader *r, void **to, size_t n)
 {
     size_t n_bytes = 0;
@@ -395,7 +395,7 @@ static void take_consumed(driver *d, uint64_t request, answer *a, wire_reader *r
     a->n_consumed = n_tokens;
 }
 
-/* The numbers of a FINISHED agree with each other and with what came before. */
+/* Returns whether the numbers of a FINISHED event agree with each other and with earlier events. */
 static bool counts_agree(const answer *a)
 {
     const wire_finished *f = &a->finished;
@@ -523,7 +523,7 @@ bool driver_drain(driver *d)
     return true;
 }
 
-/* Waits for the descriptor, then takes what is there. The limit only turns a hang into a failure. */
+/* Waits for events, then takes them. The time limit turns a hang into a failure. */
 static void pump(driver *d)
 {
     struct pollfd fd = {.fd = llm_events_fd(d->engine), .events = POLLIN};
@@ -573,7 +573,8 @@ void driver_wait_all(driver *d)
 
 void driver_fence(driver *d)
 {
-    for (int i = 0; i < 2; i++) { /* the gauges follow the events of a loop: the second answer comes behind them */
+    /* the gauges are updated after the events of a loop, so the second reply comes after the update */
+    for (int i = 0; i < 2; i++) {
         driver_wait(d, driver_reset(d, UINT32_MAX, "never-opened"));
     }
 }
@@ -582,9 +583,9 @@ void driver_loop(driver *d)
 {
     for (int i = 0; i < 2; i++) {
         uint64_t before = llm_engine_heartbeat(d->engine, NULL);
-        driver_cancel(d, UINT64_MAX); /* of nobody: wakes the decode thread */
+        driver_cancel(d, UINT64_MAX); /* wakes the decode thread; no request has this number */
         while (llm_engine_heartbeat(d->engine, NULL) == before) {
-            poll(NULL, 0, 1); /* not waited for: only leaves the core to the decode thread */
+            poll(NULL, 0, 1); /* not a wait: gives the processor to the decode thread */
         }
     }
 }

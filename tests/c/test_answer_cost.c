@@ -17,10 +17,11 @@ enum {
     N_SHORT = 8192,
     N_LONG = 40000,
     PIECE = 4,
-    READ_MOST = 8192, /* bytes read for a piece, however long the answer is */
+    READ_MOST = 8192, /* limit of the bytes parsed for one piece, however long the answer is */
 };
 
-/* `part` may have a number in it, which counts. */
+/* The text of a long answer, to which the functions below append. If a part contains a format for a number, the number
+ * counts the parts. */
 typedef struct long_answer {
     char text[2 * N_LONG + 4096];
     size_t n;
@@ -65,7 +66,8 @@ static void check_flat(const char *source, const char *head, const char *part, c
         add_parts(&answer, n_bytes, UINT32_MAX, part);
         add(&answer, tail);
         CHECK(is_flat(&a, &answer, part, most, &t));
-        CHECK(t.n_diffs >= answer.n / 64 || strchr(part, '<') != NULL); /* it comes as it is written */
+        /* diffs come while the parser reads, not only at the end */
+        CHECK(t.n_diffs >= answer.n / 64 || strchr(part, '<') != NULL);
         free(t.text);
         answerer_close(&a);
     }

@@ -15,7 +15,7 @@ enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], ANSWER_MAX =
 
 static const char words[] = "Hello [a] {b} <c> | you";
 
-/* The same answer in pieces of a byte, and of random sizes. */
+/* Returns whether the answer gives the same result in pieces of one byte, and of random sizes. */
 static bool is_the_same_in_pieces(const answerer *a, const char *answer, size_t n, bool is_cut, const transcript *whole,
                                   random_source *random)
 {
@@ -198,7 +198,8 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
 #define TORN "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B\", \"n\": nothing}}\n</tool_call>"
 #define TORN_TOLD "[call 0 get_time]{\\\"city\\\": \\\"B\\\""
 
-/* It is reported as far as its arguments are JSON. Nothing else of it is text, and what comes behind it is read. */
+/* A malformed call is reported as far as its arguments are JSON. The rest of the call is not text. What follows the
+ * call is parsed. */
 static void test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came(void)
 {
     check_told(FAMILY_HERMES, REQUEST(""), TORN, TORN_TOLD);
@@ -223,7 +224,7 @@ static void test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came(void)
 #define TYPED_CALL(parameters) "<tool_call>\n<function=get_time>\n" parameters "</function>\n</tool_call>"
 
 /* As templates write the values of earlier calls, and models after them; whatever is no value is a string. */
-/* Nothing tells where a broken call of this family ends, so the text after a whole call is all text. */
+/* In this family, nothing marks the end of a malformed call. So everything after a complete call is text. */
 static void test_text_after_a_whole_call_that_nothing_closes_is_text(void)
 {
 #define FIRST "[call 0 get_weather]{\\\"city\\\": \\\"Paris\\\"}"
@@ -275,7 +276,7 @@ static void test_arguments_like_pythons_are_read(void)
     check_told(FAMILY_LFM2, TYPED, TYPED_LFM2(""), "[call 0 get_time]{}");
 }
 
-/* Whatever a model writes into strings, arguments are JSON. */
+/* Arguments are JSON, whatever a model writes into their strings. */
 static void test_strings_are_made_json(void)
 {
     check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"a\n\tb\x01\"}"),
@@ -307,7 +308,7 @@ static void test_what_is_left_of_a_cut_call_is_no_text(void)
         snprintf(answer, sizeof answer, "%s%s", f->thought == NULL ? "" : f->thought, f->call);
         for (size_t n = 0; n <= strlen(answer); n++) {
             if (((unsigned char)answer[n] & 0xc0) == 0x80) {
-                continue; /* characters are whole */
+                continue; /* pieces end between characters */
             }
             transcript t = transcript_of(&a.prompt, answer, n, n + 1, NULL);
             const char *call = strstr(t.text, "[call 0");
@@ -341,7 +342,7 @@ static void test_a_call_that_is_cut_before_it_has_a_name_is_nothing(void)
     check_cut(FAMILY_QWEN3, REQUEST(""), "<think>\nhm\n</think>\n\na <", "[reasoning]hm\\n[text]a <");
 }
 
-/* Text with anything but blanks. */
+/* Returns whether the transcript has text that is not blank. */
 static bool has_text(const transcript *t)
 {
     const char *text = strstr(t->text, "[text]");
@@ -364,7 +365,7 @@ static void test_wherever_a_call_is_cut_there_is_no_text(void)
             const size_t n_to_name = (size_t)(strstr(answer, "get_weather") - answer);
             for (size_t n = must_call ? 0 : n_to_name; n <= strlen(answer); n++) {
                 if (((unsigned char)answer[n] & 0xc0) == 0x80) {
-                    continue; /* characters are whole */
+                    continue; /* pieces end between characters */
                 }
                 transcript t = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
                 if (has_text(&t)) {
@@ -426,7 +427,7 @@ static void test_text_that_is_cut_is_what_it_is_at_its_end(void)
             snprintf(answer + n_before, sizeof answer - (size_t)n_before, "%.*s", (int)n, words);
             transcript cut = transcript_until(&a.prompt, answer, strlen(answer), true, ANSWER_MAX, NULL);
             transcript end = told(&a, answer);
-            const bool may_call = words[n - 1] == '{'; /* as Llama does */
+            const bool may_call = words[n - 1] == '{'; /* a call of a Llama model begins like this */
             if (!may_call && strcmp(cut.text, end.text) != 0) {
                 printf("%s: %s\n-> %s\n", f->name, answer, cut.text);
             }
@@ -474,7 +475,7 @@ static void test_text_comes_as_it_is_written(void)
     const char *answer = "<think>\nabcdef\n</think>\n\nghijkl";
     transcript t = transcript_of(&a.prompt, answer, strlen(answer), 1, &random);
     CHECK_STR(t.text, "[reasoning]abcdef\\n[text]ghijkl");
-    CHECK_INT(t.n_diffs, 13); /* a diff for each byte of text */
+    CHECK_INT(t.n_diffs, 13); /* one diff for each byte of text */
     free(t.text);
     answerer_close(&a);
 }
@@ -504,7 +505,7 @@ static void test_an_answer_that_was_begun_is_not_told_again(void)
     check_told(FAMILY_QWEN3, thinking, " think</think>\n\nyes", "[reasoning] think[text]yes");
 }
 
-/* The model's thinking is known by what ends it, and the prompt says its first words. */
+/* In this template, a marker ends the reasoning, but no marker begins it. The prompt already has its first words. */
 static void test_what_the_prompt_says_for_the_model_is_not_told(void)
 {
     const char *begun_thinking =
@@ -566,7 +567,7 @@ static void test_whatever_a_model_writes_pieces_make_no_difference(void)
             transcript cut = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
             const bool is_same = is_the_same_in_pieces(&a, answer, n, false, &t, &random) &&
                                  is_the_same_in_pieces(&a, answer, n, true, &cut, &random);
-            const size_t n_sevens = count(t.text, '7'); /* only of a call that breaks its form something is left out */
+            const size_t n_sevens = count(t.text, '7'); /* bytes are omitted only from a malformed call */
             const bool is_all = n_sevens == count(answer, '7') || (strstr(t.text, "[call") != NULL && n_sevens < n);
             if (!is_same || !is_all) {
                 printf("%s: %s\n-> %s\n", chat_families[i].name, answer, t.text);
@@ -597,7 +598,7 @@ static void test_answers_may_end_anywhere(void)
     }
 }
 
-/* As deep as it is read. */
+/* A call whose values are nested as deeply as the parser allows. */
 static void test_deep_nesting_ends_a_call(void)
 {
     enum { N_DEEP = 100000, N_READ = 900 };

@@ -13,9 +13,9 @@
 
 enum { MEMORY_BYTES = 64 << 20 };
 
-/* Values are near 1 in size; single precision in another order of summation. */
+/* Values are near 1. The kernel adds the f32 numbers in another order. */
 static const double DIFF_MAX = 2e-5;
-/* Types that llmd's kernel leaves to llama.cpp's, which rounds the query to 8 bits too. */
+/* For the types that llmd's kernel leaves to llama.cpp's kernel, which also rounds the query to 8 bits. */
 static const double DIFF_MAX_Q4 = 0.05;
 
 typedef enum { SEES_ALL, SEES_HOLES, SEES_WINDOW, SEES_START, SEES_NOTHING, NO_MASK } sight;
@@ -29,7 +29,7 @@ typedef struct shape {
 } shape;
 
 static const shape SHAPES[] = {
-    /* heads of every size in use, alone and shared by 2, 4, 7, 16 */
+    /* every head size in use: one query head per KV head, or 2, 4, 7 or 16 */
     {64, 64, 8, 2, 1, 1, 300, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {80, 80, 4, 4, 1, 3, 256, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {96, 96, 6, 2, 5, 1, 1000, GGML_TYPE_F32, SEES_HOLES, 0, 0, 0},
@@ -38,20 +38,21 @@ static const shape SHAPES[] = {
     {192, 128, 16, 16, 2, 1, 512, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {256, 256, 8, 2, 3, 2, 400, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {576, 512, 16, 1, 1, 1, 333, GGML_TYPE_F16, SEES_ALL, 0, 0, 0},
-    /* a size that the kernel leaves to the one before it */
+    /* a head size that the kernel leaves to llama.cpp's kernel */
     {72, 72, 4, 2, 1, 1, 64, GGML_TYPE_F32, SEES_HOLES, 0, 0, 0},
-    /* what models add */
+    /* options of models: sinks, softcap, ALiBi */
     {96, 96, 6, 2, 5, 1, 300, GGML_TYPE_F32, SEES_HOLES, 8, 0, 0},
     {256, 256, 8, 2, 3, 2, 400, GGML_TYPE_F16, SEES_HOLES, 0, 50, 0},
     {64, 64, 8, 1, 2, 2, 520, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 1},
     {64, 64, 12, 4, 7, 1, 512, GGML_TYPE_F16, SEES_HOLES, 4, 30, 1},
     {64, 64, 8, 2, 1, 1, 256, GGML_TYPE_F16, NO_MASK, 0, 0, 0},
-    /* what there is to see: the first cells, a window, nothing */
+    /* visible cells: the first ones, a window, none */
     {128, 128, 16, 8, 1, 2, 1024, GGML_TYPE_F16, SEES_START, 0, 0, 0},
     {128, 128, 4, 2, 4, 1, 1024, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
     {64, 64, 4, 2, 2, 1, 256, GGML_TYPE_F16, SEES_NOTHING, 0, 0, 0},
     {64, 64, 4, 2, 2, 1, 256, GGML_TYPE_F16, SEES_NOTHING, 0, 0, 1},
-    /* many positions, whose segments are longer; queries enough for tiles, some of them with nothing to see; whole prompts */
+    /* many positions, so that segments are longer; enough queries for tiles, some of which see nothing; whole
+     * prompts */
     {64, 64, 2, 1, 1, 1, 9001, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {64, 64, 4, 2, 63, 1, 257, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {64, 64, 8, 2, 20, 1, 512, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
@@ -62,7 +63,7 @@ static const shape SHAPES[] = {
     {128, 128, 16, 8, 8, 1, 600, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
     {64, 64, 4, 4, 23, 1, 300, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {80, 80, 12, 4, 65, 1, 300, GGML_TYPE_F16, SEES_HOLES, 8, 0, 0},
-    /* quantized keys and values: few rows, of 1, 2 and 4 at a time; tiles; everything that models add */
+    /* quantized keys and values: few rows, computed 1, 2 and 4 at a time; tiles; all options of models */
     {64, 64, 8, 2, 1, 1, 300, GGML_TYPE_Q8_0, SEES_HOLES, 0, 0, 0},
     {128, 128, 4, 4, 1, 3, 256, GGML_TYPE_Q8_0, SEES_HOLES, 0, 0, 0},
     {128, 128, 16, 8, 1, 4, 768, GGML_TYPE_Q8_0, SEES_HOLES, 0, 0, 0},
@@ -82,7 +83,7 @@ static const shape SHAPES[] = {
 typedef struct problem {
     struct ggml_context *context;
     struct ggml_tensor *q, *k, *v, *mask, *sinks, *out;
-    float *k_values, *v_values; /* as the types round them: [stream][position][head][value] */
+    float *k_values, *v_values; /* values as their type rounds them: [stream][position][head][value] */
 } problem;
 
 static random_source source = {88172645463325252ull};
@@ -103,7 +104,7 @@ static int is_seen(sight s, int query, int position, int n)
     }
 }
 
-/* Rows of all heads, as in a KV cache; what is read back is what was rounded. */
+/* Makes a tensor with the rows of all heads, as in a KV cache. `values` receives the values as the type rounds them. */
 static struct ggml_tensor *cache_of(problem *p, const shape *s, int size, float **values)
 {
     const int64_t n = (int64_t)size * s->n_kv_heads * s->n_positions * s->n_streams;
@@ -196,7 +197,7 @@ static double score_of(const problem *p, const shape *s, int stream, int head, i
                          ggml_fp16_to_fp32(mask[((int64_t)stream * s->n_queries + query) * s->n_positions + position]);
 }
 
-/* What one row of the result ought to be. */
+/* Computes one row of the result in double precision. */
 static void row_of(const problem *p, const shape *s, int stream, int head, int query, double *out)
 {
     double *weights = malloc((size_t)s->n_positions * sizeof(double));
@@ -222,7 +223,7 @@ static void row_of(const problem *p, const shape *s, int stream, int head, int q
     free(weights);
 }
 
-/* The largest difference; NaN where a value is not a number. */
+/* Returns the largest difference from the expected result, or NaN if a value is not a number. */
 static double difference(const problem *p, const shape *s)
 {
     double worst = 0, *expected = malloc((size_t)s->v_size * sizeof(double));
@@ -254,7 +255,7 @@ static void compute(const problem *p, int n_threads)
         (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
     set_n_threads(processor, n_threads);
     ggml_build_forward_expand(graph, p->out);
-    memset(p->out->data, 0xff, ggml_nbytes(p->out)); /* every value must be written */
+    memset(p->out->data, 0xff, ggml_nbytes(p->out)); /* NaN, so that a value that is not written is seen */
     ggml_backend_graph_compute(processor, graph);
 }
 

@@ -12,7 +12,7 @@
 
 enum { N_THREADS = 3, N_ROUNDS = 5, LOOKS_MAX = 2000, LOOK_US = 5000 };
 
-static atomic_int waiting[N_THREADS]; /* the threads that have done their part, by number; 0: not yet */
+static atomic_int waiting[N_THREADS]; /* ids of the threads that have done their part, by number; 0 if not yet */
 static atomic_int n_seen_asleep;
 
 static bool is_asleep(int thread)
@@ -27,7 +27,7 @@ static bool is_asleep(int thread)
     return is_read && state == 'S';
 }
 
-/* The first thread comes last to the barrier behind this: when the others sleep there, or never. */
+/* The first thread reaches the next barrier last: when the other threads sleep there, or after LOOKS_MAX looks. */
 static void part_of_work(struct ggml_tensor *to, const struct ggml_tensor *from, int i_thread, int n_threads,
                          void *data)
 {

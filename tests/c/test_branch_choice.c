@@ -24,11 +24,11 @@ static void test_more_than_half_of_a_history_continues_it(void)
     CHECK(continues(UINT32_MAX, UINT32_MAX, 0));
 }
 
-/* A long system prompt and a short talk: the next conversation behind the same system prompt is another one. */
+/* After a long system prompt and a short conversation, the next conversation with this system prompt is another one. */
 static void test_a_shared_head_is_no_common_history(void)
 {
     CHECK(!continues(3000, 3500, 3000));
-    CHECK(!continues(3003, 3500, 3000)); /* the role's tokens */
+    CHECK(!continues(3003, 3500, 3000)); /* 3 tokens of the role are also common */
     CHECK(!continues(3250, 3500, 3000));
     CHECK(continues(3251, 3500, 3000));
     CHECK(continues(3500, 3500, 3000));
@@ -36,16 +36,17 @@ static void test_a_shared_head_is_no_common_history(void)
     CHECK_INT(branch_choose(&other, 1, 3, true).verb, BRANCH_OPEN);
 }
 
-/* Of a history within the head there is nothing behind it to compare. */
+/* If a history is not longer than the head, nothing after the head can be compared. */
 static void test_a_history_within_the_head(void)
 {
     CHECK(continues(3000, 3000, 3000));
     CHECK(continues(200, 200, 3000));
-    CHECK(!continues(20, 200, 3000)); /* it is not of this head */
+    CHECK(!continues(20, 200, 3000)); /* the history begins with another head */
     CHECK(continues(0, 0, 3000));
 }
 
-/* A title request under the id of a long conversation: it shares the system prompt and little else. */
+/* A request for a title uses the session of a long conversation. It shares only the system prompt with that
+ * conversation. */
 static void test_an_early_divergence_opens_another(void)
 {
     const branch_candidate main_one = {.n_history = 1000, .n_common = 200, .is_busy = true, .used = 1};
@@ -100,21 +101,21 @@ static void test_an_anchored_one_is_never_replaced(void)
         {.n_history = 100, .n_common = 2, .used = 2, .is_anchored = true},
         {.n_history = 100, .n_common = 1, .used = 3},
     };
-    CHECK_INT(branch_choose(t, 2, 2, true).verb, BRANCH_OPEN); /* one beside them */
+    CHECK_INT(branch_choose(t, 2, 2, true).verb, BRANCH_OPEN); /* opens a branch in addition to these two */
     CHECK_INT(branch_choose(t, 1, 1, true).verb, BRANCH_OPEN);
     for (uint32_t n_max = 1; n_max <= 3; n_max++) {
         const branch_choice c = branch_choose(t, 3, n_max, true);
         CHECK_INT(c.verb, BRANCH_REPLACE);
         CHECK_INT(c.index, 2);
     }
-    t[2].is_busy = true; /* then it waits there, and does not write over the others */
+    t[2].is_busy = true; /* then the request waits for this branch, and replaces no other branch */
     CHECK_INT(branch_choose(t, 3, 2, true).verb, BRANCH_CONTINUE);
     CHECK_INT(branch_choose(t, 3, 2, true).index, 2);
     t[1].n_common = 80;
     CHECK_INT(branch_choose(t, 3, 2, true).index, 1);
 }
 
-/* Few tokens that were used a little later are worth less than many. */
+/* A branch with few tokens is worth less than one with many tokens, even if it was used a little later. */
 static void test_of_those_that_may_go_the_least_valuable_does(void)
 {
     branch_candidate t[] = {
@@ -124,13 +125,14 @@ static void test_of_those_that_may_go_the_least_valuable_does(void)
     };
     CHECK_INT(branch_choose(t, 3, 3, true).verb, BRANCH_REPLACE);
     CHECK_INT(branch_choose(t, 3, 3, true).index, 1);
-    t[1].used = t[2].used = 1000; /* but not for ever */
+    t[1].used = t[2].used = 1000; /* but after a long time, age decides */
     CHECK_INT(branch_choose(t, 3, 3, true).index, 0);
     t[0].is_busy = true;
     CHECK_INT(branch_choose(t, 3, 3, true).index, 1);
 }
 
-/* A branch from early in a history: where that can be copied it becomes another branch, else it begins there. */
+/* A prompt leaves a long history at an early place. If the shared tokens can be copied, the prompt opens a branch.
+ * Otherwise it continues the long history. */
 static void test_one_that_is_far_is_gone_on_with(void)
 {
     branch_candidate t[] = {
@@ -142,10 +144,10 @@ static void test_one_that_is_far_is_gone_on_with(void)
     t[1].n_common = 390; /* a copy of nearly as many tokens is possible without the disk */
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[1].n_common = 100;
-    t[0].n_common = 110; /* a title for the conversation: no more than its head */
+    t[0].n_common = 110; /* a request for the conversation's title, which shares hardly more than the head */
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[0].n_common = 400;
-    t[0].is_anchored = true; /* nothing may be cut there */
+    t[0].is_anchored = true; /* an anchored branch is never truncated */
     CHECK_INT(branch_choose(t, 2, 3, true).verb, BRANCH_OPEN);
     t[0].is_anchored = false;
     t[0].is_busy = true;
@@ -160,19 +162,20 @@ static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
         {.n_lost = 2000, .used = 7},
     };
     CHECK_INT(branch_choose_for_discarded(t, 3, 4, 0, 100).verb, BRANCH_OPEN);
-    CHECK_INT(branch_choose_for_discarded(t, 1, 1, 0, 100).verb,
-              BRANCH_CONTINUE); /* everything goes on in the only one */
+    CHECK_INT(branch_choose_for_discarded(t, 1, 1, 0, 100).verb, BRANCH_CONTINUE); /* there is no other branch */
     const branch_choice c = branch_choose_for_discarded(t, 3, 3, 0, 300);
     CHECK_INT(c.verb, BRANCH_REPLACE);
     CHECK_INT(c.index, 1);
-    CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 250).verb, BRANCH_CONTINUE); /* 500 at the age of one */
+    /* the branch with 500 tokens is one use older, so 250 tokens do not outweigh it */
+    CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 250).verb, BRANCH_CONTINUE);
     t[1].is_anchored = true;
     CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 700).index, 2);
     t[2].is_busy = true;
     CHECK_INT(branch_choose_for_discarded(t, 3, 3, 0, 700).verb, BRANCH_CONTINUE);
 }
 
-/* Where an entry would cost another session its own, one of this session's makes way; the only one is gone on with. */
+/* If a new entry would take another session's entry, one of this session's own branches is replaced. A session with one
+ * branch continues it. */
 static void test_without_room_one_of_its_own_makes_way(void)
 {
     branch_candidate t[] = {
@@ -186,7 +189,7 @@ static void test_without_room_one_of_its_own_makes_way(void)
     CHECK_INT(branch_choose(t, 1, 3, false).verb, BRANCH_CONTINUE);
     t[0].is_busy = t[1].is_busy = true;
     CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_CONTINUE);
-    t[0].is_anchored = t[1].is_anchored = true; /* then it asks for an entry all the same */
+    t[0].is_anchored = t[1].is_anchored = true; /* then a new entry is requested nevertheless */
     CHECK_INT(branch_choose(t, 2, 3, false).verb, BRANCH_OPEN);
 }
 

@@ -52,7 +52,7 @@ static driver *open_with(const char *directory, uint32_t n_sessions, llm_policy 
         .model = "sim:hybrid,length=0", .n_sessions = n_sessions, .capacity_policy = policy, .state_dir = directory});
 }
 
-/* More boundaries than count, none of them at the prompt's end. */
+/* More boundaries than are used, none of them at the end of the prompt. */
 static void test_many_boundaries(void)
 {
     driver *d = driver_open_model("sim:hybrid");
@@ -67,8 +67,8 @@ static void test_many_boundaries(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A checkpoint in the middle of a prompt has no logits. Where another prompt ends one with logits replaces it, if the budget
- * has room for that. */
+/* A checkpoint in the middle of a prompt has no logits. If another prompt ends there, a checkpoint with logits replaces
+ * it, if the budget has room for the logits. */
 static void test_a_checkpoint_stays_if_a_larger_one_does_not_fit(void)
 {
     enum { SHARED = 300, STATE_KB = 64, BUDGET_BYTES = 2 * ((STATE_KB << 10) + 3000) };
@@ -88,14 +88,14 @@ static void test_a_checkpoint_stays_if_a_larger_one_does_not_fit(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* LONG tokens: the first n_common are those of every other one, then `seed` says. */
+/* Makes a prompt of LONG tokens. The first n_common are the same in all such prompts. The others depend on `seed`. */
 static void make_parting(int32_t *prompt, uint32_t n_common, uint32_t seed)
 {
     make_prompt(prompt, LONG, 7);
     make_prompt(prompt + n_common, LONG - n_common, seed);
 }
 
-/* Two conversations behind one long system prompt. */
+/* Two conversations with the same long system prompt take turns. Neither takes the other's branch. */
 static void check_that_both_stay_warm(const char *session)
 {
     enum { HEAD = 300 };
@@ -125,7 +125,8 @@ static void test_a_shared_head_steals_no_conversation(void)
     check_that_both_stay_warm(NULL);
 }
 
-/* Turns of a client that rewrites what follows the system's words, and of another one, without a name. */
+/* A client rewrites its prompt after the first COMMON tokens in each turn. Another client takes turns with it. Neither
+ * has a session name. */
 static void check_rewritten(const char *name, uint32_t n_first, uint32_t n_second)
 {
     enum { HEAD = 100, COMMON = 200 };
@@ -148,10 +149,11 @@ static void check_rewritten(const char *name, uint32_t n_first, uint32_t n_secon
 static void test_a_rewritten_prompt_takes_the_place_of_the_one_before(void)
 {
     check_rewritten("sim:dense,length=0", 200, 200);
-    check_rewritten("sim:hybrid,length=0", 100, 200); /* once it is known where they part */
+    check_rewritten("sim:hybrid,length=0", 100, 200); /* the second time, the engine knows where the prompts diverge */
 }
 
-/* Where the head is not known, a token or two that all prompts begin with make nobody's session go on. */
+/* If the head is not known, and all prompts begin with the same one or two tokens, a prompt does not continue another
+ * conversation's branch. */
 static void test_a_common_beginning_of_a_few_tokens_is_no_conversation(void)
 {
     for (uint32_t n_common = 1; n_common <= 101; n_common += 100) {
@@ -170,7 +172,7 @@ static void test_a_common_beginning_of_a_few_tokens_is_no_conversation(void)
     }
 }
 
-/* What only begins like a shared prefix is private: nothing of it is kept whole for others. */
+/* Without a head, a prompt's beginning is private. No checkpoint of a whole prefix is kept for other sessions. */
 static void test_without_a_head_no_prefix_is_kept(void)
 {
     for (uint32_t with_head = 0; with_head < 2; with_head++) {
@@ -187,7 +189,8 @@ static void test_without_a_head_no_prefix_is_kept(void)
     }
 }
 
-/* Given a slot by a fork, parked again and dropped for lack of memory: its tokens prove nothing any more. */
+/* A fork gives a parked state a slot. Later the state is parked again, and dropped because memory is short. The
+ * session's tokens then prove nothing about a state. */
 static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
@@ -206,7 +209,7 @@ static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* One slot, and the parent is in it, busy: the fork is a copy all the same. */
+/* The only slot has the parent, which is busy. The fork is a copy nevertheless. */
 static void test_fork_of_the_only_session_with_a_slot(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -252,8 +255,8 @@ static void test_a_fork_replaces_only_what_it_may(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Too large for the memory of parked states, so that it would go back to the disk as soon as it is read: the fork shares
- * what lies there. */
+/* The state is too large for the memory of parked states, so it would return to the disk after each load. The fork
+ * shares the state on the disk. */
 static void test_a_fork_of_what_lies_on_the_disk(void)
 {
     const char *directory = new_directory();
@@ -279,7 +282,7 @@ static void test_a_fork_of_what_lies_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* Of its last prompt, sent again after it was parked. */
+/* Returns how many tokens are reused if the last prompt is sent again after the session was parked. */
 static uint32_t reused_after_parking(size_t parked_bytes_max)
 {
     const char *directory = new_directory();
@@ -291,7 +294,7 @@ static uint32_t reused_after_parking(size_t parked_bytes_max)
                                                   .state_dir = directory});
     say(d, "it", 1);
     driver_wait(d, driver_park(d, 0, "it"));
-    driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* the reply comes after all earlier disk jobs */
     driver_loop(d);
     const uint32_t n = say(d, "it", 1)->n_reused;
     driver_close(d);
@@ -299,14 +302,14 @@ static uint32_t reused_after_parking(size_t parked_bytes_max)
     return n;
 }
 
-/* Logits let the same prompt go on without a token; they take memory, and go with the state. */
+/* With kept logits, the same prompt prefills no token. Logits take memory, and are dropped with the state. */
 static void test_what_lies_on_the_disk_keeps_no_logits(void)
 {
     CHECK_INT(reused_after_parking(1 << 30), LONG);
     CHECK_INT(reused_after_parking(1), LONG - 1);
 }
 
-/* The budget of parked states counts the logits that are kept beside them. */
+/* The memory budget for parked states includes the logits that are kept with them. */
 static void test_parked_logits_are_counted(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -329,7 +332,7 @@ static void test_parked_logits_are_counted(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of a session whose state was lost the tokens are known: the fork is read again from them. */
+/* The tokens of a session whose state was lost are known. A fork gets the tokens, and prefills them. */
 static void test_a_fork_of_a_lost_state_has_the_tokens(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
@@ -375,7 +378,8 @@ static void test_a_saved_session_comes_back(void)
     remove_directory(directory);
 }
 
-/* Whatever opens and closes while the store reads: what was loaded comes to its own owner and name only. */
+/* Sessions open and close while the store reads a state. The state reaches only the session of its own owner and
+ * name. */
 static void test_a_load_never_lands_with_another_owner(void)
 {
     const char *directory = new_directory();
@@ -408,7 +412,8 @@ static bool knows(driver *d, const char *session, uint64_t seed)
     return say(d, session, seed)->n_reused > 0;
 }
 
-/* The first run leaves files, the second renames what still lies on the disk, the third knows the name. */
+/* The first run leaves files. The second run renames a session that is still on the disk. The third run knows the new
+ * name. */
 static void test_a_new_name_outlives_a_restart(void)
 {
     const char *directory = new_directory();
@@ -425,7 +430,8 @@ static void test_a_new_name_outlives_a_restart(void)
     remove_directory(directory);
 }
 
-/* A prompt of so many tokens, the last few of them what a template ends it with, and an answer with states of its own. */
+/* Generates with a prompt of n_prompt tokens, of which a template adds the last 6. The answer is so long that it has
+ * checkpoints too. Returns how many tokens were reused. */
 static uint32_t reused_of_templated(driver *d, uint32_t n_prompt)
 {
     const int32_t boundary = (int32_t)n_prompt - 6;
@@ -437,7 +443,8 @@ static uint32_t reused_of_templated(driver *d, uint32_t n_prompt)
     return driver_wait(d, driver_generate(d, &call))->n_reused;
 }
 
-/* Of two states so near to each other one is enough on the disk, but for the last: that may be asked again. */
+/* Of two checkpoints that are only a few tokens apart, a file has one. Exception: the last one is always kept, because
+ * the same prompt may come again. */
 static void test_files_leave_out_what_saves_few_tokens(void)
 {
     const char *directory = new_directory();
@@ -452,7 +459,8 @@ static void test_files_leave_out_what_saves_few_tokens(void)
     remove_directory(directory);
 }
 
-/* An answer with more states than a file has parts leaves out none of them sooner than the end of its prompt. */
+/* An answer has more checkpoints than a file has parts. Then the checkpoint at the end of the prompt is omitted
+ * last. */
 static void test_files_have_the_end_of_the_prompt_whatever_the_answer(void)
 {
     const char *directory = new_directory();
@@ -514,7 +522,7 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
                                              .state_dir = directory});
 }
 
-/* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
+/* The segment's time and pin of a session count, whether or not the session has a file. */
 static void test_a_kill_forgets_neither_use_nor_pin(void)
 {
     enum { HOUR_MS = 3600 * 1000 };
@@ -535,7 +543,7 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     CHECK_INT(driver_session(d, "only").is_pinned, 1);
     CHECK_INT(driver_close(d), 0);
     d = open_with(directory, 2, LLM_POLICY_PARK);
-    CHECK_INT(driver_session(d, "filed").is_pinned, 1); /* its file knows it now */
+    CHECK_INT(driver_session(d, "filed").is_pinned, 1); /* now the file has the pin */
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }
@@ -548,7 +556,8 @@ static void test_a_restart_keeps_when_a_session_was_opened(void)
     const uint64_t opened_ms = driver_session(d, "it").opened_ms;
     CHECK_INT(driver_close(d), 0);
     struct timespec now = {0};
-    while ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 <= opened_ms) { /* the next start is later */
+    /* so that the next start is later */
+    while ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 <= opened_ms) {
         clock_gettime(CLOCK_REALTIME, &now);
     }
     d = open_with(directory, 2, LLM_POLICY_PARK);
@@ -558,7 +567,8 @@ static void test_a_restart_keeps_when_a_session_was_opened(void)
     remove_directory(directory);
 }
 
-/* There is no entry for it in this context, and its file is older than the segment. */
+/* The context is too small for the sessions, so they get no entries. The file of one of them is older than the
+ * segment. */
 static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
 {
     enum { N_MORE = 50 };
@@ -590,7 +600,8 @@ static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
     remove_directory(directory);
 }
 
-/* Killed while a new conversation under the name of a pinned one was read: it begins with the same tokens, and is newer. */
+/* The engine was killed while it prefilled a new conversation in a pinned session. The new branch begins with the same
+ * tokens, and is newer. */
 static void test_a_kill_takes_no_pin_from_another_branch(void)
 {
     const char *directory = new_directory();
@@ -619,7 +630,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
 }
 
-/* s0 to s7, used in this order. Stamps count milliseconds: the clock moves on between two. */
+/* Leaves sessions s0 to s7, which were used in this order. Time stamps count milliseconds, so this waits until each is
+ * later. */
 static void leave_eight(const char *directory)
 {
     driver *d = open_with(directory, 8, LLM_POLICY_PARK);
@@ -633,7 +645,7 @@ static void leave_eight(const char *directory)
     driver_close(d);
 }
 
-/* Whether exactly s<first> to s7 are open. */
+/* Returns whether exactly the sessions s<first> to s7 are open. */
 static bool are_open_from(const driver *d, uint32_t first)
 {
     bool good = true;
@@ -669,7 +681,7 @@ static void test_the_order_of_last_use_outlives_a_restart(void)
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .n_parked_max = 6,
                                                   .state_dir = directory});
-    for (uint32_t i = 0; i < 4; i++) { /* each takes the place of the one that was not used for longest */
+    for (uint32_t i = 0; i < 4; i++) { /* each one replaces the least recently used session */
         const char name[] = {'n', (char)('0' + i), '\0'};
         CHECK(are_open_from(d, i));
         CHECK_INT(say(d, name, 10 + i)->status, LLM_OK);
@@ -679,7 +691,8 @@ static void test_the_order_of_last_use_outlives_a_restart(void)
     remove_directory(directory);
 }
 
-/* A file, a file that the segment knows to have been used since, and a session between them that only the segment knows. */
+/* Three sessions: one with a file, one with a file that the segment knows to be used later, and between them one that
+ * only the segment knows. */
 static void test_files_and_segment_are_one_order(void)
 {
     enum { HOUR_MS = 3600 * 1000 };
@@ -703,7 +716,7 @@ static void test_files_and_segment_are_one_order(void)
     remove_directory(directory);
 }
 
-/* The most memory this process ever had; 0 under a sanitizer, which keeps what was freed. */
+/* Returns the most memory that this process ever had, or 0 under a sanitizer, which keeps freed memory. */
 static long peak_kb(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -715,7 +728,7 @@ static long peak_kb(void)
 #endif
 }
 
-/* Ten states of 4 MiB are written at a stop, but not ten copies lie in memory. */
+/* A stop writes ten states of 4 MiB, but there are never ten copies in memory. */
 static void test_a_stop_holds_a_copy_of_one_session_at_a_time(void)
 {
     const char *directory = new_directory();
@@ -733,7 +746,8 @@ static void test_a_stop_holds_a_copy_of_one_session_at_a_time(void)
 
 int main(void)
 {
-    RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
+    /* runs first, because the memory of earlier tests would hide a copy */
+    RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time);
     RUN(test_many_boundaries);
     RUN(test_a_checkpoint_stays_if_a_larger_one_does_not_fit);
     RUN(test_a_shared_head_steals_no_conversation);

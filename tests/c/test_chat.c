@@ -11,7 +11,7 @@
     "}}"                                                                                                               \
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 
-/* A rendered prompt beside the status; free with done. */
+/* A rendered prompt and the status. Freed with `done`. */
 typedef struct rendered {
     fake_model model;
     chat *chat;
@@ -55,7 +55,7 @@ static int count(const llm_prompt *p, int32_t token)
     return n;
 }
 
-/* All tokens spelled out again, control tokens included. */
+/* Writes the text of all tokens, including control tokens. */
 static void spell(const rendered *r, char *out)
 {
     for (size_t i = 0; i < r->prompt.n_tokens; i++) {
@@ -90,9 +90,9 @@ static void test_messages_become_text_and_tokens(void)
     CHECK(has_text(&r, again));
     CHECK_INT(count(&r.prompt, FAKE_START), 3);
     CHECK_INT(count(&r.prompt, FAKE_END), 2);
-    CHECK_INT(count(&r.prompt, FAKE_WORD), 1); /* ordinary words span the border of template and message */
+    CHECK_INT(count(&r.prompt, FAKE_WORD), 1); /* ordinary tokens can span the border between template and message */
     CHECK_INT(r.prompt.tokens[0], FAKE_START);
-    int32_t boundaries[] = {12, 20}; /* before the user's message, and the end of the history */
+    int32_t boundaries[] = {12, 20}; /* before the user's message, and at the end of the history */
     CHECK(has_boundaries(&r.prompt, boundaries, 2));
     done(&r);
 }
@@ -176,7 +176,7 @@ static void test_tool_calls_reach_the_template(void)
     done(&r);
 }
 
-/* The model wrote them, and the history says so for good: it must not make every later turn an error. */
+/* The model wrote these arguments, and they stay in the history. They must not make every later turn an error. */
 static void test_arguments_that_are_no_json_stay_text(void)
 {
     char deep[200 + 1];
@@ -236,8 +236,8 @@ static void test_variables_reach_the_template(void)
 
 /* ---- control tokens ------------------------------------------------------------------------------------------------ */
 
-/* Renders a request in which clients spell out control words: the prompt must say the same, letter by letter, and hold
- * only as many control tokens as the template wrote. */
+/* Renders a request whose messages contain the texts of control tokens. The prompt must have the same text, and only as
+ * many control tokens as the template wrote. */
 static void check_harmless(const char *template, const char *request, int n_control, const char *text)
 {
     rendered r;
@@ -273,8 +273,8 @@ static void test_messages_cannot_write_control_tokens(void)
     check_harmless("{{ messages[0].content }}", USER("<|im_end|>"), 0, "<|im_end|>");
 }
 
-/* A client that finds out how markers look could end the last word of a message with one: the template's own control
- * word behind it would become text. Arguments are decoded twice. */
+/* A client that knows the form of markers could end a message with the beginning of one. The template's control token
+ * after it would then become text. Arguments are decoded twice. */
 static void test_markers_cannot_be_forged(void)
 {
     check_harmless(
@@ -368,7 +368,7 @@ static void test_known_roles_may_be_part_of_control_tokens(void)
     check_harmless(template, "{\"messages\":[{\"role\":\"im_end\",\"content\":\"a\"}]}", 0, "<|im_end|>a");
 }
 
-/* What an earlier turn was tokenized to must not change when a later message contains a control word. */
+/* The tokens of an earlier turn must not change if a later message contains the text of a control token. */
 static void test_earlier_turns_keep_their_tokens(void)
 {
     rendered clean, dirty;
@@ -404,7 +404,7 @@ static void test_the_head_is_the_system_messages_in_front(void)
         {"{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"system\",\"content\":\"ab\"},"
          "{\"role\":\"user\",\"content\":\"x\"}",
          0},
-        {"{\"role\":\"system\",\"content\":\"ab\"}", 0}, /* nothing follows it */
+        {"{\"role\":\"system\",\"content\":\"ab\"}", 0}, /* no message follows */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rendered r;
@@ -545,7 +545,7 @@ static void *render_often(void *argument)
     return NULL;
 }
 
-/* The member `tools` is found without parsing the request, and the tools of earlier requests are kept. */
+/* The member `tools` is found without parsing the request. The compiled tools of earlier requests are kept. */
 static void test_tools_are_found_wherever_they_are(void)
 {
 #define TOOL(name) "[{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"parameters\":{\"tools\":[1,\"}\"]}}}]"

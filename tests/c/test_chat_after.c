@@ -54,7 +54,8 @@ static void render(prompter *p, const char *messages, const char *more)
     p->status = chat_render(p->chat, request, strlen(request), &p->prompt, error, sizeof error);
 }
 
-/* `said` is what the model wrote, one token for each byte, as no tokenizer would have it. */
+/* Renders a prompt after the answer `said`, which has one token for each byte. No tokenizer would divide it like
+ * this. */
 static void render_after(prompter *p, const char *messages, size_t message, const char *said, const char *rest)
 {
     char more[4096];
@@ -78,7 +79,7 @@ static bool has_text(const llm_prompt *p, const char *text)
 typedef struct form {
     const char *name;
     const char *template;
-    const char *text; /* what follows the answer */
+    const char *text; /* the text that follows the answer */
 } form;
 
 static const form forms[] = {
@@ -123,7 +124,7 @@ static void test_what_follows_an_answer(void)
     }
 }
 
-/* One that was cut off has not written it. */
+/* The answer was cut off, so the model has not written its end token. */
 static void test_a_word_that_the_model_did_not_write_is_written(void)
 {
     prompter p;
@@ -178,7 +179,7 @@ static void test_counts_begin_behind_the_answer(void)
     CHECK_INT(p.prompt.boundaries[1], first + n_message);
     CHECK_INT(p.prompt.boundaries[2], first + 2 * n_message);
     CHECK_INT(p.prompt.n_history, p.prompt.boundaries[2]);
-    CHECK_INT(p.prompt.tokens[0], FAKE_END); /* no second beginning of the text */
+    CHECK_INT(p.prompt.tokens[0], FAKE_END); /* the prompt has no second BOS token */
     done(&p);
 }
 
@@ -244,7 +245,8 @@ static void test_what_follows_a_call(void)
     ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{}}}]"
 #define IS_LAST "loop.index0 == messages|length - 1"
 
-/* The tools and what the system says at first are known: wherever a template puts them for the next prompt. */
+/* The tools and the system message have been seen. They are not written again if the next prompt has them after the
+ * answer. */
 static void test_what_is_moved_behind_the_answer_is_not_written_again(void)
 {
     prompter p;
@@ -258,7 +260,7 @@ static void test_what_is_moved_behind_the_answer_is_not_written_again(void)
     done(&p);
 }
 
-/* Then they may decide how things are written there. */
+/* Without knowing that there are tools, the template would write the end of the prompt in another way. */
 static void test_tools_in_front_are_told_to_the_template(void)
 {
     prompter p;
@@ -269,7 +271,7 @@ static void test_tools_in_front_are_told_to_the_template(void)
     done(&p);
 }
 
-/* Then the call counts as a text, and that ends with what it says. */
+/* In this template, only another message follows a call. So the call counts as text, and nothing ends it. */
 static void test_nothing_but_another_message_ends_a_call(void)
 {
     prompter p;
@@ -282,7 +284,7 @@ static void test_nothing_but_another_message_ends_a_call(void)
     done(&p);
 }
 
-/* The arguments of the call that is gone on after are not looked at; those of others may be anything, too. */
+/* The arguments of the answer's own call are not read, so they can be anything. */
 static void test_broken_arguments_of_known_answers_do_not_count(void)
 {
     prompter p;
@@ -354,7 +356,7 @@ static void test_what_does_not_fit_is_rendered_as_ever(void)
     }
 }
 
-/* What a message says is no end of a turn. */
+/* Words in a message do not end an answer. */
 static void test_words_of_messages_end_no_answer(void)
 {
     prompter p;
@@ -373,7 +375,7 @@ static void test_malformed_requests_are_refused(void)
         ",\"after\":{}",
         ",\"after\":{\"message\":-1}",
         ",\"after\":{\"message\":3}",
-        ",\"after\":{\"message\":0}", /* the user's */
+        ",\"after\":{\"message\":0}", /* the index of the user's message */
         ",\"after\":{\"message\":1,\"last\":[\"a\"]}",
         ",\"after\":{\"message\":1,\"last\":[-1]}",
         ",\"after\":{\"message\":1,\"last\":[100000]}",

@@ -55,7 +55,7 @@ static void check_text(const prompter *p, const char *text)
     }
 }
 
-/* After the answer, the prompt goes on as the whole conversation does. */
+/* Checks that the prompt after the answer continues as the whole conversation does. */
 static void check_goes_on(prompter *p, const char *messages, int answer, const char *expected)
 {
     char after[128], whole[4096];
@@ -83,7 +83,7 @@ static void test_conversations_with_tools_have_a_template_of_their_own(void)
     render(&p, USER("a"), "," TOOLS);
     check_text(&p, "f");
     done(&p);
-    start(&p, "{{ 'told' if tools else 'plain' }}", "{% if %}"); /* one that cannot be read is left out */
+    start(&p, "{{ 'told' if tools else 'plain' }}", "{% if %}"); /* a tool template that cannot be parsed is ignored */
     render(&p, USER("a"), "," TOOLS);
     CHECK(p.prompt.n_text_bytes >= 4 && memcmp(p.prompt.text, "told", 4) == 0);
     done(&p);
@@ -102,8 +102,8 @@ static void test_parallel_calls_become_turns_where_a_template_refuses_them(void)
 {
     static const char *const results[] = {
         RESULT("c1", "one") "," RESULT("c2", "two"),
-        RESULT("c2", "two") "," RESULT("c1", "one"), /* by their ids */
-        RESULT("", "one") "," RESULT("x", "two"),    /* or by their order */
+        RESULT("c2", "two") "," RESULT("c1", "one"), /* matched by their ids */
+        RESULT("", "one") "," RESULT("x", "two"),    /* matched by their order */
     };
     for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
         char messages[2048];
@@ -131,7 +131,7 @@ static void test_more_results_than_calls_belong_to_the_last(void)
 
 /* ---- families ------------------------------------------------------------------------------------------------------- */
 
-/* Of a family that wants its texts without blanks around them; and of templates that cut them off themselves. */
+/* One family renders results without blanks around them. The second template trims them itself. */
 static void test_blanks_around_results_are_the_same_after_an_answer(void)
 {
     static const char *const templates[] = {
@@ -170,7 +170,7 @@ static void test_results_become_part_of_the_call(void)
     done(&p);
 }
 
-/* A result is a stranger's text, also where it is read as JSON. */
+/* A result is text of a third party, even if it is parsed as JSON. */
 static void test_results_that_are_read_as_json_write_no_control_tokens(void)
 {
     char deep[1024], messages[2048];
@@ -181,11 +181,11 @@ static void test_results_that_are_read_as_json_write_no_control_tokens(void)
     for (size_t i = 0; i < p.prompt.n_tokens; i++) {
         n_control += fake_is_control(&p.model.base, p.prompt.tokens[i]);
     }
-    CHECK_INT(n_control, 3); /* the template's own */
+    CHECK_INT(n_control, 3); /* written by the template itself */
     memset(deep, '[', sizeof deep - 1);
     deep[sizeof deep - 1] = '\0';
     snprintf(messages, sizeof messages, CALLS(F) "," RESULT("c1", "%s"), deep);
-    render(&p, messages, ""); /* too deep to be read stays text */
+    render(&p, messages, ""); /* a result that is nested too deeply for the parser stays text */
     CHECK(p.prompt.n_text_bytes > sizeof deep && p.prompt.text[p.prompt.n_text_bytes - 1] == '>');
     done(&p);
 }

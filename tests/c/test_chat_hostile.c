@@ -24,7 +24,7 @@ enum { SOURCE_MAX = 1 << 20, SECONDS_MAX = 120, MEMORY_MAX_MIB = 3072 };
 #define NS(members) "{% set ns = namespace(" members ") %}"
 #define TIMES(n, what) "{% for i in range(" #n ") %}" what "{% endfor %}"
 
-/* Compiles and renders; the status of what failed first. */
+/* Compiles and renders. Returns the first status that is not LLM_OK, or LLM_OK. */
 static int outcome_of(const char *source, char error[512])
 {
     fake_model m = fake_model_open(source);
@@ -40,7 +40,7 @@ static int outcome_of(const char *source, char error[512])
     return status;
 }
 
-/* The status in a child of its own, or -1 when it crashed, hung or took too much memory. */
+/* Returns the status in a child process, or -1 if the child crashed, hung or took too much memory. */
 static int outcome_in_child(const char *source)
 {
     int how = 0;
@@ -49,7 +49,7 @@ static int outcome_in_child(const char *source)
     if (child == 0) {
         char error[512];
         alarm(SECONDS_MAX);
-#ifndef IS_SANITIZED /* their shadows take any amount of addresses */
+#ifndef IS_SANITIZED /* a sanitizer's shadow memory reserves more addresses than the limit */
         setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)MEMORY_MAX_MIB << 20, (rlim_t)MEMORY_MAX_MIB << 20});
 #endif
         const int status = outcome_of(source, error);
@@ -63,7 +63,8 @@ static int outcome_in_child(const char *source)
     return WIFEXITED(how) ? WEXITSTATUS(how) : -1;
 }
 
-/* At once, and only for a message that compiling does not try. */
+/* Checks that the template is refused when it is compiled, and also if it is inside a condition that only the request
+ * fulfills. */
 static void check_refused(const char *source)
 {
     static char guarded[SOURCE_MAX + 128];
@@ -173,7 +174,7 @@ static void test_what_crashes_jinja_is_refused(void)
     CHECK_ALL(sources);
 }
 
-/* The arguments of a call: only the order of their names is asked for. */
+/* Filters like dictsort compare only the names, not the values. */
 static void test_values_of_every_kind_are_sorted_by_their_names(void)
 {
     char error[512];
@@ -182,7 +183,7 @@ static void test_values_of_every_kind_are_sorted_by_their_names(void)
               LLM_OK);
 }
 
-/* `n` times `part` between the ends. */
+/* Checks a template with `begin`, n times `part`, and `end`. */
 static void check_repeated(const char *begin, const char *part, size_t n, const char *end)
 {
     static char source[SOURCE_MAX];
@@ -279,7 +280,7 @@ static void test_objects_of_too_many_members_are_refused(void)
     chat_close(c);
 }
 
-/* What stays within the limits is rendered, as deep as they allow. */
+/* Templates within the limits are rendered, even at the limits of depth. */
 static void test_templates_at_the_limits_work(void)
 {
     static char source[SOURCE_MAX];
@@ -435,7 +436,7 @@ static uint32_t setting(const char *name, uint32_t otherwise)
     return text == NULL ? otherwise : (uint32_t)strtoul(text, NULL, 10);
 }
 
-/* LLMD_HOSTILE_RUNS and LLMD_HOSTILE_SEED go further. */
+/* LLMD_HOSTILE_RUNS and LLMD_HOSTILE_SEED choose longer and other runs. */
 static void test_random_programs_stay_within_the_bounds(void)
 {
     static program p;
@@ -457,7 +458,8 @@ static void test_random_programs_stay_within_the_bounds(void)
         n_rendered += status == LLM_OK;
         n_refused += status == LLM_TEMPLATE;
     }
-    CHECK(n < PROGRAMS || (n_rendered > n / 10 && n_refused > n / 10)); /* the grammar makes both kinds */
+    /* enough of the programs are rendered, and enough are refused */
+    CHECK(n < PROGRAMS || (n_rendered > n / 10 && n_refused > n / 10));
 }
 
 int main(void)

@@ -14,10 +14,11 @@
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ say(m) }}{% endfor %}"            \
     "{% if messages[0].content == 'no' %}{{ raise_exception('I will not') }}{% endif %}"
 
-static long n_left = -1;          /* allocations in handlers until one fails; negative: none does */
-static atomic_size_t n_allocated; /* bytes, freed or not */
+static long n_left = -1;          /* successful allocations until one fails; negative: none fails */
+static atomic_size_t n_allocated; /* allocated bytes, including those freed since */
 
-/* The C++ runtime's view of this thread: the exceptions whose handlers are running, and the number of those in flight. */
+/* State of the C++ runtime for this thread: the exceptions whose handlers run, and how many exceptions are being
+ * thrown. */
 typedef struct exceptions {
     const void *caught;
     unsigned n_uncaught;
@@ -25,7 +26,7 @@ typedef struct exceptions {
 exceptions *__cxa_get_globals(void);
 void _ZSt17__throw_bad_allocv(void) __attribute__((noreturn)); /* std::__throw_bad_alloc() */
 
-/* operator new(size_t), for the whole program. */
+/* Replaces operator new(size_t) in the whole program. */
 __attribute__((visibility("default"))) void *_Znwm(size_t n)
 {
     const bool counts = n_left >= 0 && __cxa_get_globals()->caught != NULL;
@@ -38,7 +39,7 @@ __attribute__((visibility("default"))) void *_Znwm(size_t n)
     return out;
 }
 
-/* The one that does not throw, for algorithms that can do without. */
+/* Replaces the operator new that does not throw. Some algorithms can do without the memory. */
 __attribute__((visibility("default"))) void *_ZnwmRKSt9nothrow_t(size_t n, const void *tag)
 {
     (void)tag;
@@ -56,7 +57,8 @@ __attribute__((visibility("default"))) void _ZdlPvm(void *p, size_t n)
     free(p);
 }
 
-/* Until a run needs no more than was there; returns how many failed. */
+/* Renders with one more allocation each time, until all allocations succeed. Returns how many renderings failed, or -1
+ * if one failed in a wrong way. */
 static int renderings_that_fail(const chat *c, const char *request, int expected)
 {
     for (int n = 0;; n++) {
@@ -88,12 +90,12 @@ static void test_memory_that_runs_out_in_a_handler_is_a_status(void)
     chat_close(c);
 }
 
-/* Refuses a tool until its parameter b has one type. */
+/* A template that refuses a tool until the tool's parameter b has only one type. */
 #define SHOWS_SINGLE_TYPES                                                                                             \
     "{% for t in tools or [] %}{% set p = t.function.parameters.properties %}{% if p.b and p.b.type != 'string' %}"    \
     "{{ raise_exception('no list of types') }}{% endif %}{% endfor %}" FAMILY_HERMES
 
-/* Counts the bytes that are allocated while a tool is rendered whose parameter a nests alternatives around a long list. */
+/* Counts the bytes that rendering allocates. The tool's parameter a nests alternatives around a long list. */
 static void count_bytes_for_nested_alternatives(const chat *c, int depth, size_t *n_bytes)
 {
     static char request[1 << 18];
@@ -118,7 +120,7 @@ static void count_bytes_for_nested_alternatives(const chat *c, int depth, size_t
     const size_t before = n_allocated;
     CHECK_INT(chat_render(c, request, (size_t)(at - request), &p, error, sizeof error), LLM_OK);
     CHECK_STR(error, "");
-    CHECK(p.n_text_bytes > 10000 * strlen("null")); /* the template shows the tool */
+    CHECK(p.n_text_bytes > 10000 * strlen("null")); /* the prompt contains the tool */
     llm_prompt_free(&p);
     *n_bytes = n_allocated - before;
 }
@@ -129,9 +131,9 @@ static void test_types_of_nested_alternatives_are_found_without_copies(void)
     chat *c = NULL;
     CHECK_INT(chat_open(&m.base, &c, NULL, 0), LLM_OK);
     size_t shallow = 0, deep = 0;
-    count_bytes_for_nested_alternatives(c, 5, &shallow); /* which makes the form */
+    count_bytes_for_nested_alternatives(c, 5, &shallow); /* this first rendering also makes the form */
     count_bytes_for_nested_alternatives(c, 5, &shallow);
-    count_bytes_for_nested_alternatives(c, 25, &deep); /* other work still copies the list once or twice for a level */
+    count_bytes_for_nested_alternatives(c, 25, &deep); /* other code still copies the list once or twice per level */
     if (deep >= 2 * shallow) {
         printf("%zu bytes, and %zu when nested deeper\n", shallow, deep);
     }

@@ -26,7 +26,8 @@ static void render(const char *template, const char *members, llm_prompt *out)
     chat_close(c);
 }
 
-/* The prompt without its generation prompt has to be what the template writes without one. */
+/* The part of the prompt before the generation prompt must be the text that the template writes without a generation
+ * prompt. */
 static void test_the_history_is_the_text_without_a_generation_prompt(void)
 {
     static const struct {
@@ -59,7 +60,7 @@ static void test_the_history_is_the_text_without_a_generation_prompt(void)
     }
 }
 
-/* A template that changes what the request has given to it finds it unchanged in the next rendering: otherwise the first
+/* A template may change objects of the request. The next rendering must get them unchanged. Otherwise the first
  * messages alone would have another text, and the boundary after them would be lost. */
 static void test_no_rendering_sees_what_another_has_changed(void)
 {
@@ -72,7 +73,7 @@ static void test_no_rendering_sees_what_another_has_changed(void)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         llm_prompt prompt = {0};
         render(rows[i], "", &prompt);
-        CHECK(prompt.n_boundaries >= 2); /* before the last message of the user, and after it */
+        CHECK(prompt.n_boundaries >= 2); /* before and after the user's last message */
         CHECK_INT(prompt.n_history, prompt.n_tokens - 2);
         llm_prompt_free(&prompt);
     }

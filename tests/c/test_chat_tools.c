@@ -34,7 +34,7 @@ static bool constrains(const answerer *a, const char *part)
     return has(a->prompt.constraint, a->prompt.n_constraint_bytes, part);
 }
 
-/* Opens a family's template and renders one request. */
+/* Opens a family's template, and renders one request. */
 static void once(answerer *a, const char *source, const char *request)
 {
     if (!answerer_open(a, source) || answerer_render(a, request) != LLM_OK) {
@@ -73,7 +73,8 @@ static void test_every_template_is_told_of_the_tools(void)
         once(&a, chat_families[i].source, REQUEST(TOOLS));
         CHECK(asks(&a, "get_weather") && asks(&a, "get_time"));
         CHECK(a.prompt.n_syntax_bytes > 0);
-        const bool has_trigger = strcmp(chat_families[i].name, "llama") != 0; /* its calls begin as any JSON does */
+        /* its calls begin like any JSON, so nothing can trigger the grammar */
+        const bool has_trigger = strcmp(chat_families[i].name, "llama") != 0;
         CHECK(constrains(&a, "root ::=") == has_trigger && constrains(&a, "\"lazy\":true") == has_trigger);
         answerer_close(&a);
     }
@@ -96,7 +97,8 @@ static void test_required_and_named_calls_are_kept_to_by_a_grammar(void)
     }
 }
 
-/* Templates that refuse the conversations by which their form is found out: calls have the form of ours. */
+/* Some templates refuse the conversations that are rendered to find the form of calls. Then calls have llmd's own
+ * form. */
 static void test_templates_that_refuse_to_be_made_out_have_our_calls(void)
 {
     static const char *const sources[] = {
@@ -204,11 +206,11 @@ static void test_names_and_descriptions_are_strangers_texts(void)
     for (size_t i = 0; i < a.prompt.n_tokens; i++) {
         n_control += fake_is_control(&a.model.base, a.prompt.tokens[i]);
     }
-    CHECK_INT(n_control, 4); /* around the tools, and around the message */
+    CHECK_INT(n_control, 4); /* two around the tools, and two around the message */
     answerer_close(&a);
 }
 
-/* Whatever a client's tools look like, they can be called. */
+/* A tool can be called whatever its schema looks like. */
 static void test_schemas_that_cannot_be_expressed_take_any_value(void)
 {
     static const char *const schemas[] = {
@@ -219,7 +221,8 @@ static void test_schemas_that_cannot_be_expressed_take_any_value(void)
         "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[]}},\"required\":[\"a\"]}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"https://example.org/x\"}}}",
         "{\"type\":\"object\",\"properties\":[1,2]}", "{\"type\":\"nothing\"}",
-        /* an allOf of two that refers to a schema around it: llama.cpp's converter unrolls it without end */
+        /* an allOf of two schemas that refer to a schema around them: llama.cpp's converter would unroll it without
+         * end */
         "{\"type\":\"object\",\"properties\":{\"tree\":{\"$ref\":\"#/$defs/n\"}},\"$defs\":{\"n\":{\"type\":"
         "\"object\",\"properties\":{\"kids\":{\"type\":\"array\",\"items\":{\"allOf\":[{\"$ref\":\"#/$defs/n\"},"
         "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\"}}}]}}}}}}",
@@ -259,7 +262,7 @@ static void test_large_and_deep_schemas_are_bounded(void)
     const int status = answerer_render(&a, request);
     CHECK(status == LLM_INVALID || (status == LLM_OK && a.prompt.n_constraint_bytes < 65536));
     char *out = request + sprintf(request, "{\"messages\":[" USER "],\"tools\":[");
-    for (int i = 0; i < 200; i++) { /* all of them together are too large for a grammar with their schemas */
+    for (int i = 0; i < 200; i++) { /* together, the schemas of all these tools are too large for one grammar */
         out +=
             sprintf(out,
                     "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%d\",\"parameters\":{\"type\":\"object\","
@@ -308,7 +311,7 @@ static void test_the_same_tools_have_the_same_form(void)
     answerer_close(&a);
 }
 
-/* More forms than are kept, so that they come and go under those who use them. */
+/* Uses more forms than the cache holds. So forms are dropped while other threads use them. */
 static void *render_often(void *of)
 {
     const answerer *shared = of;
@@ -351,7 +354,7 @@ static void test_threads_share_the_forms(void)
 
 #define ONE ",\"parallel_tool_calls\":false"
 
-/* Bytes of `text` that the answer's form lets a model write who wants to write it. */
+/* Returns how many bytes of `text` the answer's form allows, one byte per token. */
 static size_t n_written(const answerer *a, const char *text)
 {
     sampler *s = NULL;
@@ -373,7 +376,8 @@ static size_t n_written(const answerer *a, const char *text)
     return n;
 }
 
-/* Renders a request, and has a model write this answer: how much of it the form lets it write, and how many calls it has. */
+/* Renders a request. *is_written tells whether the form allows the whole answer. Returns how many calls the answer
+ * has. */
 static size_t calls_of(const chat_family *f, const char *more, const char *answer, bool *is_written)
 {
     char request[2048];
@@ -408,7 +412,8 @@ static void check_calls(const chat_family *f, const char *more, const char *betw
             snprintf(answer, sizeof answer, "%s%s%s%s", thought, f->call, between, f->call);
         }
         const size_t n_calls = calls_of(f, parameters, answer, &is_written);
-        const bool has_grammar = strcmp(f->name, "llama") != 0 || i > 0; /* its calls begin as any JSON does */
+        /* its calls begin like any JSON, so nothing can trigger the grammar */
+        const bool has_grammar = strcmp(f->name, "llama") != 0 || i > 0;
         if (n_calls != 1U + may_call_twice || is_written != (may_call_twice || !has_grammar)) {
             printf("%s%s: %zu calls, written: %d: %s\n", f->name, parameters, n_calls, is_written, answer);
         }
@@ -455,7 +460,8 @@ static void test_a_form_of_the_text_leaves_the_number_of_calls(void)
     }
 }
 
-/* A call whose argument has a form that allows it, and one that does not: calls whose arguments are no JSON take any text. */
+/* An argument has a form that allows it, a form that does not, and a form that no grammar can express. Families whose
+ * arguments are JSON allow any text. */
 static void test_a_text_argument_is_kept_to_its_form(void)
 {
 #define FORMED(text)                                                                                                   \
@@ -478,7 +484,7 @@ static void test_a_text_argument_is_kept_to_its_form(void)
             answerer_close(&a);
         }
         CHECK_INT(n[0], strlen(text));
-        CHECK_INT(n[2], strlen(text)); /* beyond a grammar: as if it had no form */
+        CHECK_INT(n[2], strlen(text)); /* no grammar can express this form, so it is ignored */
         CHECK(n[1] == strlen(text) || strncmp(text + n[1], "Paris", 5) == 0);
         n_kept += n[1] < strlen(text);
     }
@@ -526,7 +532,7 @@ static void test_grammars_of_clients_keep_their_meaning(void)
     answerer_close(&a);
 }
 
-/* llama.cpp would follow it for ever: the tool works, and takes any value there. */
+/* llama.cpp would follow the reference forever. The tool works, and this argument can have any value. */
 static void test_a_tool_s_schema_may_refer_to_itself(void)
 {
     answerer a;
@@ -540,8 +546,8 @@ static void test_a_tool_s_schema_may_refer_to_itself(void)
     answerer_close(&a);
 }
 
-/* Roots of schemas that are no plain object: llama.cpp would leave such tools without arguments in families that write each argument
- * between marks, and without their rules in the others. */
+/* The root of these schemas is not a plain object. In families with a tag around each argument, llama.cpp would give
+ * such tools no arguments. In other families, it would ignore their schema. */
 static void test_tools_with_any_root_have_arguments(void)
 {
     static const struct {
@@ -570,7 +576,8 @@ static void test_tools_with_any_root_have_arguments(void)
             snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("f", "%s") "]" REQUIRED("")), rows[i].schema);
             once(&a, is_tagged ? FAMILY_CODER : FAMILY_HERMES, request);
             snprintf(wanted, sizeof wanted, is_tagged ? " \\\"%s\\\" " : "%s\\\\\\\"", rows[i].argument);
-            const char *mark = is_tagged ? " ::= \\\"<parameter=\\\"" : ""; /* the rule that names share */
+            /* the rule for the beginning of an argument, which all names share */
+            const char *mark = is_tagged ? " ::= \\\"<parameter=\\\"" : "";
             if (!constrains(&a, wanted) || !constrains(&a, mark) || !constrains(&a, "j-integer")) {
                 printf("%s: %s\n%.*s\n", rows[i].schema, wanted, (int)a.prompt.n_constraint_bytes, a.prompt.constraint);
             }
@@ -623,7 +630,7 @@ static void test_thinking_may_stay_in_the_text(void)
 
 static void test_control_words_of_the_form_are_preserved(void)
 {
-    answerer a; /* this vocabulary has the control token <|im_end|>: 259 */
+    answerer a; /* in this vocabulary, token 259 is <|im_end|> */
     once(
         &a,
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<|user|>{{ m.reasoning_content }}"
