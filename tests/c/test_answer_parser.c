@@ -223,7 +223,6 @@ static void test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came(void)
 #define PARAMETER(name, value) "<parameter=" name ">\n" value "\n</parameter>\n"
 #define TYPED_CALL(parameters) "<tool_call>\n<function=get_time>\n" parameters "</function>\n</tool_call>"
 
-/* As templates write the values of earlier calls, and models after them; whatever is no value is a string. */
 /* In this family, nothing marks the end of a malformed call. So everything after a complete call is text. */
 static void test_text_after_a_whole_call_that_nothing_closes_is_text(void)
 {
@@ -237,6 +236,8 @@ static void test_text_after_a_whole_call_that_nothing_closes_is_text(void)
 #undef FIRST
 }
 
+/* Templates of this family write the values of earlier calls as Python does, and models imitate this. A text that is not a
+ * value becomes a string. */
 static void test_values_are_read_as_python_writes_them(void)
 {
     check_told(

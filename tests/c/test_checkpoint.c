@@ -13,7 +13,7 @@ static ledger account;
 
 enum { N_TOKENS_MAX = 24, N_ROUNDS = 4000, STATE_BYTES = 100 };
 
-/* Two words only, so that histories share prefixes. */
+/* There are only two different tokens, so that histories share prefixes. */
 static uint32_t make_tokens(random_source *r, int32_t *out)
 {
     const uint32_t n = 1 + random_below(r, N_TOKENS_MAX);
@@ -49,7 +49,7 @@ static void check_relatives(const checkpoint_store *store)
     }
 }
 
-/* Other threads find exactly the checkpoints that are prefixes of some tokens. */
+/* Checks that other threads find exactly the checkpoints that are prefixes of the tokens. */
 static void check_marks(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t n)
 {
     uint32_t found[N_TOKENS_MAX];
@@ -122,7 +122,8 @@ static void a_match_is_a_prefix_and_the_longest_come_first(void)
     checkpoint_store_close(&store);
 }
 
-/* However many longer ones there are: without the attention that they need they take no room. */
+/* Checkpoints that need resident attention do not crowd out a checkpoint that needs none. If the attention is missing,
+ * they take no place in the result. */
 static void what_stands_alone_is_not_crowded_out(void)
 {
     checkpoint_store store;
@@ -189,7 +190,7 @@ static void owners_never_share(void)
     checkpoint_store_close(&store);
 }
 
-/* One long history with room for few entries: they stand close together at its end, and far apart before. */
+/* One long history, and a budget for few checkpoints: they are close together at its end, and far apart before. */
 static void anchors_of_a_long_history_thin_out_backwards(void)
 {
     enum { EVERY = 256, N = 64 * EVERY, N_KEPT = 12 };
@@ -219,7 +220,7 @@ static void what_is_too_large_is_not_kept(void)
     checkpoint_store_close(&store);
 }
 
-/* More memory than a process can have: the entry that would have made room for it stays. */
+/* The checkpoint needs more memory than a process can have. No other checkpoint is evicted for it. */
 static void nothing_is_evicted_for_a_checkpoint_that_gets_no_memory(void)
 {
     enum { N_MORE_THAN_FIT = 5000 };
@@ -236,7 +237,7 @@ static void nothing_is_evicted_for_a_checkpoint_that_gets_no_memory(void)
     checkpoint_store_close(&store);
 }
 
-static size_t n_compared; /* bytes */
+static size_t n_compared; /* number of bytes */
 
 int __real_memcmp(const void *a, const void *b, size_t n);
 int __wrap_memcmp(const void *a, const void *b, size_t n);
@@ -247,7 +248,8 @@ int __wrap_memcmp(const void *a, const void *b, size_t n)
     return __real_memcmp(a, b, n);
 }
 
-/* Agents share a system prompt and its tools: what is done for one more entry must not read that again for each other one. */
+/* Agents share a system prompt and its tools. Adding a checkpoint must not compare those tokens with each other
+ * checkpoint's. */
 static void a_long_shared_head_costs_nothing_for_each_entry(void)
 {
     enum { HEAD = 20000, N_ENTRIES = 300, END = 100 };
@@ -279,7 +281,8 @@ typedef struct mark_reader {
     uint32_t n_wrong;
 } mark_reader;
 
-/* A reader may miss a mark that changes, but finds only numbers of tokens that the writer used, in ascending order. */
+/* A reader may miss a mark while it changes. But the reader finds only token counts that the writer used, in ascending
+ * order. */
 static void *read_marks(void *argument)
 {
     mark_reader *r = argument;
@@ -305,7 +308,7 @@ static void marks_are_read_while_they_change(void)
     pthread_t thread;
     CHECK_INT(pthread_create(&thread, NULL, read_marks, &r), 0);
     for (uint32_t round = 0; round < N_MARK_ROUNDS; round++) {
-        for (uint32_t i = 0; i < N_MARKS; i++) { /* marks with an odd number of tokens are of other tokens */
+        for (uint32_t i = 0; i < N_MARKS; i++) { /* marks with an odd number of tokens belong to other tokens */
             const uint32_t k = 1 + (i + round) % N_MARKS;
             token_hash hash = token_hash_of(1, tokens, k);
             hash.lane[0] += k % 2;

@@ -46,7 +46,7 @@ static void test_prefill_pauses_at_each_boundary(void)
     CHECK_INT(checkpoint_points_reached(&c, 10), CHECKPOINT_OWN);
     CHECK_INT(checkpoint_points_next(&c), 40);
     CHECK_INT(checkpoint_points_reached(&c, 40), CHECKPOINT_OWN);
-    CHECK_INT(checkpoint_points_next(&c), 100); /* the end is there once */
+    CHECK_INT(checkpoint_points_next(&c), 100); /* the end is returned once */
     CHECK_INT(checkpoint_points_reached(&c, 100), CHECKPOINT_OWN);
 }
 
@@ -65,7 +65,8 @@ static void test_the_last_point_that_is_still_to_come(void)
     CHECK_INT(checkpoint_points_last(&c, 90), 90);
 }
 
-/* What is asked again is asked from there: no token is read, and the last call of the prefill ends there anyway. */
+/* The same prompt may be sent again, and then needs no token. So there is a checkpoint at the end, even if another one
+ * is near. The last call of the prefill ends there anyway. */
 static void test_the_end_is_one_however_near_another_lies(void)
 {
     const uint32_t boundaries[] = {40, 99};
@@ -87,7 +88,7 @@ static void test_what_is_kept_is_passed(void)
     begin(&c, 39, -1, -1);
     CHECK_INT(checkpoint_points_next(&c), 40);
     c = opened(100, 0, boundaries, 2);
-    begin(&c, 100, -1, -1); /* all of it */
+    begin(&c, 100, -1, -1); /* the whole prompt is kept */
     CHECK_INT(checkpoint_points_next(&c), 100);
 }
 
@@ -96,13 +97,13 @@ static void test_the_head_is_kept_for_all(void)
     const uint32_t boundaries[] = {20, 50, 60};
     checkpoint_points c = opened(100, 50, boundaries, 3);
     begin(&c, 0, -1, -1);
-    CHECK_INT(checkpoint_points_next(&c), 50); /* none so near its beginning */
+    CHECK_INT(checkpoint_points_next(&c), 50); /* the boundary at 20 is too close to the beginning of the prompt */
     CHECK_INT(checkpoint_points_reached(&c, 50), CHECKPOINT_HEAD);
     CHECK_INT(checkpoint_points_next(&c), 60);
     CHECK_INT(checkpoint_points_reached(&c, 60), CHECKPOINT_OWN);
 }
 
-/* A client may say where heads part. */
+/* A client can mark a place within the head where heads of different agents diverge. */
 static void test_a_boundary_within_the_head_is_a_cut_of_its_own(void)
 {
     const uint32_t boundaries[] = {CHECKPOINT_HEAD_TOKENS_MIN - 1, 40, 60};
@@ -129,7 +130,8 @@ static void test_a_head_that_is_short_or_everything_is_no_cut(void)
     CHECK_INT(checkpoint_points_reached(&c, 100), CHECKPOINT_OWN);
 }
 
-/* Dense memory can be truncated to any prefix; what others begin with it cannot give them. */
+/* Dense memory can be truncated to any prefix, so its owner needs no checkpoints. But other sessions can use the
+ * head. */
 static void test_memory_that_needs_no_boundaries_keeps_the_head_only(void)
 {
     const uint32_t boundaries[] = {60, 70};
@@ -151,12 +153,12 @@ static void test_where_the_prompt_left_what_was_resident_is_one(void)
     CHECK_INT(checkpoint_points_reached(&c, 30), CHECKPOINT_OWN);
     CHECK_INT(checkpoint_points_next(&c), 40);
     c = opened(100, 0, boundaries, 2);
-    begin(&c, 10, 40, -1); /* there already */
+    begin(&c, 10, 40, -1); /* the boundary is at the same place */
     CHECK_INT(checkpoint_points_next(&c), 40);
     CHECK_INT(checkpoint_points_reached(&c, 40), CHECKPOINT_OWN);
     CHECK_INT(checkpoint_points_next(&c), 100);
     c = opened(100, 0, boundaries, 2);
-    begin(&c, 40, 40, -1); /* it was truncated to there */
+    begin(&c, 40, 40, -1); /* the memory was truncated to this place */
     CHECK_INT(checkpoint_points_next(&c), 100);
 }
 
@@ -170,7 +172,7 @@ static void test_just_after_a_restored_checkpoint_no_other_is_taken(void)
     CHECK_INT(checkpoint_points_next(&c), 50 + CHECKPOINT_NEAR_TOKENS + 1);
 }
 
-/* As many boundaries as may be, and everything else beside them. */
+/* The largest number of boundaries, and also all other points. */
 static void test_all_of_them_have_room(void)
 {
     uint32_t boundaries[LLM_BOUNDARIES_MAX];
@@ -190,7 +192,7 @@ static void test_all_of_them_have_room(void)
     CHECK_INT(n, LLM_BOUNDARIES_MAX + 2);
 }
 
-/* Whatever comes in: they ascend, none lies in what is kept, and the last one is the end. */
+/* Any input: the points ascend, none is within the kept tokens, and the last one is the end. */
 static void test_random_prompts(void)
 {
     random_source random = {5};

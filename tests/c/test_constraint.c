@@ -25,7 +25,7 @@ static sampler *constrained(const char *document, uint64_t seed, float temperatu
     return sampler_open(sim, &options, &s) == LLM_OK ? s : NULL;
 }
 
-/* What comes of random logits, up to the end or n_max tokens; the status of the last. */
+/* Generates with random logits until the end, or at most n_max tokens. Returns the last status. */
 static int answer(sampler *s, uint64_t seed, uint32_t n_max, char *out)
 {
     random_source random = {seed};
@@ -91,7 +91,7 @@ static void a_choice_is_one_of_them(void)
     free(d.text);
 }
 
-/* All answers with the same document begin with one constraint that was read once (document_cache.h). */
+/* Answers with the same document share a constraint that was parsed only once (document_cache.h). */
 static void answers_with_one_document_do_not_change_each_other(void)
 {
     char error[512], alone[2][ANSWER_BYTES], text[ANSWER_BYTES];
@@ -168,7 +168,8 @@ static void an_expression_is_matched(void)
     free(d.text);
 }
 
-/* Greedy logits that want something else all the time do not leave the grammar, nor end it early. */
+/* The logits always prefer tokens that the grammar does not allow. The answer nevertheless follows the grammar, and
+ * does not end early. */
 static void what_the_model_wants_is_not_enough(void)
 {
     char text[64] = "";
@@ -226,8 +227,7 @@ static void faults_have_a_status(void)
     }
 }
 
-/* No token goes on: it ends with a status, not in a loop. */
-/* What may be empty repeats itself: templates' grammars have it. */
+/* A rule that can be empty can be repeated. The grammars of some templates contain this. */
 static void nothing_may_repeat(void)
 {
     char text[ANSWER_BYTES];
@@ -239,6 +239,7 @@ static void nothing_may_repeat(void)
     sampler_close(s);
 }
 
+/* If no token can continue the answer, it ends with a status, not in a loop. */
 static void a_dead_end_is_one(void)
 {
     char text[ANSWER_BYTES];
@@ -248,7 +249,8 @@ static void a_dead_end_is_one(void)
     sampler_close(s);
 }
 
-/* 40 levels of brackets that close, and a text of a megabyte: what is kept stays bounded, and the walk right. */
+/* 40 levels of closing brackets, and a text of a megabyte. The memory of the walk stays bounded, and its result is
+ * right. */
 static void a_long_answer_is_walked(void)
 {
     char *text = malloc(1 << 20);
@@ -283,7 +285,7 @@ static void ambiguity_is_bounded(void)
 
 /* ---- Lark ---- */
 
-/* As agents send it for changing files. */
+/* The grammar that agents send for changes of files. */
 static const char patch_grammar[] = "start: begin_patch hunk+ end_patch\n"
                                     "begin_patch: \"*** Begin Patch\" LF\n"
                                     "end_patch: \"*** End Patch\" LF?\n"
@@ -318,7 +320,7 @@ static llm_document made_of(const char *kind, const char *text, char *error)
     return made(kind, json, error);
 }
 
-/* How much of the text the form lets a model write that wants to write it, which then may end or not. */
+/* Checks how many bytes of the text the form allows, and whether the answer can end after them. */
 static void check_written(const char *kind, const char *grammar, const char *text, size_t n, bool may_end)
 {
     char error[512];
@@ -392,7 +394,7 @@ static void lark_has_its_parts(void)
     check_written("regex_string", "[^a]+\\s\"", "\"x\\\"\\\\\\n\\\"\"", 11, true);
     check_written("regex_string", "[^a]+", "\"xa", 2, false);
     check_written("regex", "^a$|^(?:b|c)$", "c", 1, true);
-    check_written("regex", "\\s{3}", "\xe3\x80\x80\xe2\x80\x83 ", 7, true); /* as ECMA-262 has blanks */
+    check_written("regex", "\\s{3}", "\xe3\x80\x80\xe2\x80\x83 ", 7, true); /* the blanks that ECMA-262 knows */
     check_written("regex", "(?<year>\\d{2})\\u{1F600}", "26\xf0\x9f\x98\x80", 6, true);
 }
 
@@ -433,7 +435,7 @@ static void what_is_not_lark_is_refused(void)
 
 /* ---- what begins a grammar ---- */
 
-/* Forces the text, token by token, and returns how many tokens of it came as wanted. */
+/* Makes the tokens of the text the most likely ones, one after the other. Returns how many of them were picked. */
 static size_t fed(sampler *s, const char *wanted)
 {
     int32_t tokens[256];
@@ -460,7 +462,7 @@ static void a_word_begins_it(void)
     static const char document[] = "{\"grammar\":\"root ::= \\\"<call>\\\" [0-9]+ \\\"</call>\\\"\",\"lazy\":true,"
                                    "\"triggers\":[{\"type\":\"word\",\"value\":\"<call>\"}]}";
     sampler *s = constrained(document, 1, 0);
-    CHECK(sampler_is_slow(s)); /* the document is not read yet */
+    CHECK(sampler_is_slow(s)); /* because the document is not parsed yet */
     CHECK_INT(fed(s, "some <cal words the <call"), n_tokens("some <cal words the <call"));
     CHECK(!sampler_is_slow(s));
     CHECK_INT(fed(s, ">"), 1);
@@ -474,9 +476,9 @@ static void a_word_that_is_another_begins_nothing(void)
     static const char document[] = "{\"grammar\":\"root ::= \\\" the\\\" [0-9]\",\"lazy\":true,"
                                    "\"triggers\":[{\"type\":\"word\",\"value\":\" th\"}]}";
     sampler *s = constrained(document, 1, 0);
-    CHECK_INT(fed(s, " then more"), n_tokens(" then more")); /* " then" is one token that the grammar has not */
+    CHECK_INT(fed(s, " then more"), n_tokens(" then more")); /* " then" is one token, and not allowed by the grammar */
     CHECK_INT(fed(s, " the5"), n_tokens(" the5"));
-    CHECK_INT(fed(s, "x"), 0); /* only the end */
+    CHECK_INT(fed(s, "x"), 0); /* only the end is allowed */
     sampler_close(s);
 }
 
@@ -512,10 +514,10 @@ static void thinking_ends_at_its_budget(void)
         "{\"grammar\":\"root ::= \\\"(\\\" [0-9]\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\"(\"}],"
         "\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
     sampler *s = constrained(document, 1, 0);
-    CHECK_INT(fed(s, "(a("), 3);  /* while it thinks, nothing begins the grammar */
-    CHECK_INT(fed(s, ".>"), 2);   /* forced, whatever it wants: see below */
-    CHECK_INT(fed(s, "x<ab"), 4); /* thinking again */
-    CHECK_INT(fed(s, "\xc3"), 1); /* a character begins: it is let finish */
+    CHECK_INT(fed(s, "(a("), 3);  /* during reasoning, no trigger is searched for */
+    CHECK_INT(fed(s, ".>"), 2);   /* these tokens are forced, as the line with "no" below shows */
+    CHECK_INT(fed(s, "x<ab"), 4); /* reasoning begins again */
+    CHECK_INT(fed(s, "\xc3"), 1); /* the first byte of a character, which can be completed */
     CHECK_INT(fed(s, "\xa9"), 1);
     CHECK_INT(fed(s, "no"), 0);
     CHECK_INT(fed(s, ">"), 1);
@@ -536,7 +538,8 @@ static void check_before_answer(sampler *s, const char *text, bool expected)
     CHECK_INT(sampler_is_before_answer(s), expected);
 }
 
-/* The end is known by its tokens and by its text, whichever comes; blanks behind it belong to neither. */
+/* Reasoning ends at certain tokens or at a certain text. Blanks after the reasoning belong neither to it nor to the
+ * answer. */
 static void thoughts_and_blanks_are_before_the_answer(void)
 {
     sampler *s = constrained("{\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]},{\"text\":\"/x\"}]}}", 1, 0);
@@ -605,7 +608,7 @@ static void what_cannot_be_is_refused(void)
         {"regex", "\"a)\"", "unbalanced"},
         {"regex", "\"[z-a]\"", "backwards"},
         {"regex", "\"a^b\"", "^ inside"},
-        {"regex", "\"a{,3}\"", "counts like {,3}"}, /* characters for ECMA-262, counts for Python */
+        {"regex", "\"a{,3}\"", "counts like {,3}"}, /* ECMA-262 reads {,3} as characters, Python as a count */
         {"choice", "\"[]\"", "1 to"},
         {"choice", "\"[5]\"", "no text"},
         {"grammar", "\"root ::= x\"", "no rule named x"},
@@ -629,7 +632,7 @@ static void what_cannot_be_is_refused(void)
     free(d.text);
 }
 
-/* Deep, wide, long: refused at once or made at once. */
+/* Deep, wide or long documents are refused or compiled without delay. */
 static void size_is_bounded(void)
 {
     const size_t n_max = 1 << 19;
@@ -646,7 +649,7 @@ static void size_is_bounded(void)
         CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_INVALID);
         CHECK(d.text == NULL && error[0] != '\0');
     }
-    /* Names of one object are looked up among all others. */
+    /* each name of an object is compared with all its other names, so their number is limited */
     for (int n_members = 4096; n_members <= 4097; n_members++) {
         size_t n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"text\":\"{\\\"examples\\\":[{\\\"a\\\":1");
         for (int i = 1; i < n_members; i++) {
@@ -657,7 +660,7 @@ static void size_is_bounded(void)
         CHECK(n_members <= 4096 || strstr(error, "one object may have 4096") != NULL);
         free(d.text);
     }
-    /* Types around others do not multiply them. */
+    /* nested lists of types do not multiply the grammar */
     size_t n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"text\":\"");
     for (int level = 0; level < 40; level++) {
         n +=
@@ -671,7 +674,7 @@ static void size_is_bounded(void)
     CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_OK);
     CHECK(d.n_bytes < 65536);
     free(d.text);
-    /* A choice of choices that unfolds to more than a grammar may have is refused, or left open. */
+    /* combinations of alternatives that exceed the limit are refused if strict, and otherwise ignored */
     for (int is_strict = 0; is_strict < 2; is_strict++) {
         n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"strict\":%s,\"text\":\"{\\\"allOf\\\":[",
                             is_strict ? "true" : "false");

@@ -8,12 +8,12 @@ enum { MIB = 1024 * 1024 };
 static void test_what_a_copy_costs(void)
 {
     copy_cost_pace pace = {0};
-    CHECK_INT(copy_cost_tokens(&pace, (size_t)100 * MIB), 0); /* nothing is known yet */
+    CHECK_INT(copy_cost_tokens(&pace, (size_t)100 * MIB), 0); /* no speed is known yet */
     pace.token_us = 1000;
     CHECK_INT(copy_cost_tokens(&pace, (size_t)100 * MIB), 0);
     copy_cost_learn(&pace, (size_t)10 * MIB, 5000);
     CHECK_INT(copy_cost_tokens(&pace, (size_t)100 * MIB), 50);
-    CHECK_INT(copy_cost_tokens(&pace, MIB), 0); /* what is small is free */
+    CHECK_INT(copy_cost_tokens(&pace, MIB), 0); /* a small copy counts as free */
     pace.token_us = 1e-9;
     CHECK(copy_cost_tokens(&pace, SIZE_MAX) >= UINT32_MAX / 2);
 }
@@ -21,7 +21,7 @@ static void test_what_a_copy_costs(void)
 static void test_learning(void)
 {
     copy_cost_pace pace = {.token_us = 1};
-    copy_cost_learn(&pace, MIB, 1e9); /* the call itself, not the bytes */
+    copy_cost_learn(&pace, MIB, 1e9); /* so small a copy measures the call and not the bytes */
     CHECK_INT(copy_cost_tokens(&pace, (size_t)2 * MIB), 0);
     for (int i = 0; i < 50; i++) {
         copy_cost_learn(&pace, (size_t)4 * MIB, 400);
@@ -34,7 +34,7 @@ static void test_learning(void)
     CHECK(n > 1990 && n <= 2000);
 }
 
-/* A conversation of 1,000 tokens whose last prompt had 900. */
+/* Returns the truncation of a conversation with 1,000 tokens whose last prompt had 900 tokens. */
 static copy_cost_divergence cut_at(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
 {
     return (copy_cost_divergence){.n_tokens = 1000,
@@ -54,12 +54,12 @@ static bool is_kept(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
 
 static void test_what_is_kept(void)
 {
-    CHECK(is_kept(400, 700, 0));    /* a branch */
-    CHECK(is_kept(890, 950, 0));    /* the last message is another one */
-    CHECK(is_kept(900, 900, 0));    /* the same prompt once more: another answer beside the first one */
-    CHECK(is_kept(600, 600, 0));    /* a shorter one */
-    CHECK(!is_kept(1000, 1100, 0)); /* nothing is lost */
-    CHECK(!is_kept(970, 970, 0));   /* next to nothing */
+    CHECK(is_kept(400, 700, 0));    /* the prompt leaves the history early */
+    CHECK(is_kept(890, 950, 0));    /* only the last message differs */
+    CHECK(is_kept(900, 900, 0));    /* the same prompt again, for a second answer */
+    CHECK(is_kept(600, 600, 0));    /* a shorter prompt */
+    CHECK(!is_kept(1000, 1100, 0)); /* no token is lost */
+    CHECK(!is_kept(970, 970, 0));   /* hardly any token is lost */
 }
 
 static void test_what_costs_more_is_not(void)
@@ -80,17 +80,18 @@ static void test_how_long_a_copy_takes(void)
 static void test_what_others_cannot_wait_for_is_not(void)
 {
     copy_cost_divergence c = cut_at(400, 700, 0);
-    CHECK(copy_cost_pays_off(&c)); /* a second, and nobody waits */
+    CHECK(copy_cost_pays_off(&c)); /* the copy takes one second, but no request waits for it */
     c.stall_budget_us = 1e6;
     CHECK(copy_cost_pays_off(&c));
     c.stall_budget_us = 999999;
     CHECK(!copy_cost_pays_off(&c));
-    c.copy_us = 0; /* cells that are shared */
+    c.copy_us = 0; /* shared cells cost nothing */
     c.stall_budget_us = 0;
     CHECK(copy_cost_pays_off(&c));
 }
 
-/* As templates do that leave out the reasoning of past answers, and what they had begun them with. */
+/* Some templates omit the reasoning of earlier answers, and also the marker that begins it. Then the prompt diverges
+ * near its end. */
 static void test_an_answer_that_its_client_changed_is_not(void)
 {
     CHECK(!is_kept(900, 950, 0));
@@ -110,17 +111,17 @@ static void test_the_first_guess(void)
 static void test_what_is_fetched(void)
 {
     copy_cost_pace pace = {.token_us_first = 200};
-    const size_t n_bytes = (size_t)100 * MIB; /* a tenth of a second from the disk, and as much to be copied */
+    const size_t n_bytes = (size_t)100 * MIB; /* 0.1 seconds to read from the disk, and as much to copy */
     CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, 0, 1000) == 0);
     CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, 0, 1100) > 0);
-    CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, n_bytes, 1100) == 0); /* so much is moved before */
+    CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, n_bytes, 1100) == 0); /* so many bytes are moved first */
     CHECK(copy_cost_fetch_saves_us(&pace, 1, 0, COPY_COST_TOKENS_MIN - 1) == 0);
     CHECK(copy_cost_fetch_saves_us(&pace, 1, 0, COPY_COST_TOKENS_MIN) > 0);
     CHECK(copy_cost_wait_us_max(&pace, 1100) == 1e6);
-    pace.token_us = 10000; /* a slow machine */
+    pace.token_us = 10000; /* a slow processor */
     CHECK(copy_cost_wait_us_max(&pace, 1100) == 11e6);
     CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, 0, 1000) > 9e6);
-    copy_cost_learn_disk(&pace, n_bytes, 20e6); /* and a slower disk */
+    copy_cost_learn_disk(&pace, n_bytes, 20e6); /* and an even slower disk */
     CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, 0, 1000) == 0);
     CHECK(copy_cost_fetch_saves_us(&pace, n_bytes, 0, 3000) > 0);
 }

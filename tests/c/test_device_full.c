@@ -12,15 +12,15 @@
 typedef void (*procedure)(void);
 typedef int32_t (*allocation)(void *on, const void *info, const void *allocator, void *out);
 
-static const int32_t OUT_OF_DEVICE_MEMORY = -2; /* VkResult */
+static const int32_t OUT_OF_DEVICE_MEMORY = -2; /* from VkResult */
 static const uint32_t ALL = UINT32_MAX;
 
 static allocation real_allocation;
-static uint32_t n_granted = UINT32_MAX; /* allocations that the device still makes */
+static uint32_t n_granted = UINT32_MAX; /* number of allocations that still succeed */
 static uint32_t n_made, n_refused;
 
 procedure __real_vkGetInstanceProcAddr(void *instance, const char *name)
-    __attribute__((weak)); /* other builds have none */
+    __attribute__((weak)); /* only builds with Vulkan have it */
 procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name);
 
 static int32_t allocate(void *on, const void *info, const void *allocator, void *out)
@@ -44,7 +44,7 @@ procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name)
     return (procedure)allocate;
 }
 
-/* As in llama.cpp's ggml-cuda.cu, where a call of the driver has failed. */
+/* If not NULL, the next step fails with this text, as ggml-cuda.cu in llama.cpp fails if a call of the driver fails. */
 static const char *driver_says;
 
 void ggml_log_internal(int level, const char *format, ...);
@@ -63,7 +63,8 @@ int __wrap_ggml_backend_sched_graph_compute_async(void *sched, void *graph)
     return __real_ggml_backend_sched_graph_compute_async(sched, graph);
 }
 
-/* A sequence with the first 64 tokens of text 1 goes on to 100, where the logits are to be these. */
+/* Continues a sequence that has the first 64 tokens of text 1 up to token 100, and compares the logits after it with
+ * `expected`. */
 static void check_goes_on(model *m, uint16_t seq, const float *expected)
 {
     CHECK_INT(feed(m, seq, 1, 64, 100, 36), MODEL_OK);
@@ -117,7 +118,8 @@ static bool is_stateful(void)
     return current->memory == LLM_MEMORY_HYBRID || current->memory == LLM_MEMORY_RECURRENT;
 }
 
-/* A step of sequence 1 failed; with it the others where running states may have moved. */
+/* A step of sequence 1 has failed. Checks that sequence 0 continues. If recurrent states may have changed, sequence 0
+ * has failed too, and is prefilled again. */
 static void check_failed_alone(model *m, model_result result, const float *expected)
 {
     m->ops->clear(m, 1);
@@ -136,7 +138,8 @@ static void test_a_step_without_memory_fails_alone(void)
     CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
     n_granted = 0;
     n_refused = 0;
-    const model_result result = feed(m, 1, 2, 0, 400, 16); /* far behind, attention takes some for what it splits up */
+    /* after so many tokens, attention needs memory for its partial results */
+    const model_result result = feed(m, 1, 2, 0, 400, 16);
     n_granted = ALL;
     CHECK_INT(result, n_refused == 0 ? MODEL_OK : is_stateful() ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH);
     check_failed_alone(m, result, expected);

@@ -9,7 +9,7 @@
 
 static void the_text_after_the_longest_match_is_the_draft(void)
 {
-    /* 1 2 3 comes twice, the second time after 9 9 9; what follows is 40 and 50 */
+    /* 1 2 3 occurs twice before the end; the longest match is 9 9 9 1 2 3, which 50 follows */
     const int32_t tokens[] = {9, 9, 9, 1, 2, 3, 50, 51, 52, 7, 1, 2, 3, 40, 41, 42, 9, 9, 9, 1, 2};
     lookup l;
     int32_t draft[4];
@@ -37,7 +37,7 @@ static void a_text_that_repeats_continues_beyond_its_end(void)
     lookup_close(&l);
 }
 
-/* Any sequence, grown, truncated and changed: a draft always stands after a match of the stated length. */
+/* A random sequence is extended, truncated and changed. Each draft follows an earlier match of the stated length. */
 static void a_draft_always_follows_its_match(void)
 {
     enum { N = 400 };
@@ -114,10 +114,10 @@ static void drafts_are_verified_where_they_pay(void)
     CHECK_INT(planned(0.05, 0.2), 0);
     CHECK_INT(planned(0.3, 0.4), 0);
     CHECK(planned(0.9, 0.1) > planned(0.6, 0.1) && planned(0.6, 0.1) > 0);
-    CHECK_INT(planned(0.99, 1), 0); /* a draft token costs as much as a step */
+    CHECK_INT(planned(0.99, 1), 0); /* a draft token takes as long as a step, so drafts never pay off */
 }
 
-/* In memory with recurrent states, a wrong draft costs nearly a step more. */
+/* With recurrent states, removing a wrong draft takes nearly as long as a step. */
 static void a_wrong_draft_costs_its_removal(void)
 {
     const draft_rates good = rates_of(0.97), fair = rates_of(0.5);
@@ -140,7 +140,7 @@ static void a_wrong_draft_costs_its_removal(void)
     CHECK_INT(n, n_free);
 }
 
-/* A removal is at most as slow as a step with the longest draft, also where such a step is slow. */
+/* A removal counts as at most one step with the longest draft, even if such a step is slow. */
 static void a_slow_removal_counts_up_to_a_step(void)
 {
     const draft_rates fair = rates_of(0.82);
@@ -166,7 +166,7 @@ static void a_slow_removal_counts_up_to_a_step(void)
     CHECK(n_outlier > 0);
 }
 
-/* Without the time of a plain step there is nothing to compare with. */
+/* The time of a step without drafts must be known first. */
 static void costs_are_measured_first_and_again(void)
 {
     const draft_rates rates = rates_of(1);
@@ -189,7 +189,8 @@ static void costs_are_measured_first_and_again(void)
     CHECK(n_steps > 10 && n_steps < 100);
 }
 
-/* Returns the time of n steps, if the drafts of a step take so much longer, and how many steps had drafts. */
+/* Returns the time of n steps, of which those with drafts take draft_us longer. *n_with is the number of steps with
+ * drafts. */
 static double time_of(draft_costs *costs, uint32_t n_steps, double draft_us, uint32_t *n_with)
 {
     const draft_rates rates = rates_of(0.95);
@@ -206,7 +207,7 @@ static double time_of(draft_costs *costs, uint32_t n_steps, double draft_us, uin
     return sum;
 }
 
-/* A step that was late by chance turns drafts off for some time, not for good. Drafts that are slow are seldom tried. */
+/* A step that was slow by chance turns drafts off for some time only. Slow drafts are seldom tried again. */
 static void an_outlier_is_forgotten(void)
 {
     draft_costs costs = costs_of(1, 0.1);
@@ -222,7 +223,7 @@ static void an_outlier_is_forgotten(void)
     CHECK(n_with > 0 && us < 20000 * 1000 * 1.02);
 }
 
-/* Steps without drafts leave a low cost as it was measured. */
+/* Steps without drafts do not change a low measured cost. */
 static void a_low_cost_is_kept(void)
 {
     draft_costs costs = costs_of(1, 0.01);
@@ -233,7 +234,7 @@ static void a_low_cost_is_kept(void)
     CHECK(draft_cost(&costs, 8) < measured + 0.01);
 }
 
-/* A request without a draft is not slowed down for others; requests that all gain share the step. */
+/* A request without a draft is not slowed down by drafts of others. If all requests gain, they share the step. */
 static void no_request_becomes_slower_for_others(void)
 {
     const draft_rates good = rates_of(0.95), bad = rates_of(0);

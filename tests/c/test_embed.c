@@ -38,7 +38,7 @@ static llm_info info_of(const llm_engine *engine)
     return info;
 }
 
-/* The i-th text: lengths differ, and some are longer than one call of the model takes. */
+/* Writes the tokens of text number i. The lengths differ, and some texts are longer than the batch of the model. */
 static uint32_t text_fill(uint32_t i, uint32_t most, int32_t *out)
 {
     const uint32_t n = i % 10 == 9 ? most - i : 1 + i * 7 % 60;
@@ -58,7 +58,7 @@ static float distance(const float *a, const float *b, uint32_t n)
     return (float)sqrt(sum);
 }
 
-/* All texts, whatever one call takes of them. Calls, or 0 when one failed. */
+/* Embeds all texts, in as many calls as llm_embed needs. Returns the number of calls, or 0 if one failed. */
 static uint32_t embed_all(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, float *out)
 {
     const uint32_t n_embedding = info_of(engine).n_embedding;
@@ -165,7 +165,8 @@ static void what_is_given_up_leaves_nothing_behind(void)
     }
 }
 
-/* The largest buffer that llama.cpp has cleared since: of a context without a memory, only that of its output is. */
+/* The size of the largest buffer that llama.cpp has cleared. In a context without memory, only the output buffer is
+ * cleared. */
 static size_t n_cleared;
 
 void __real_ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value);
@@ -209,7 +210,7 @@ static void *call(void *argument)
     return NULL;
 }
 
-/* Several callers at once, while the decode thread runs. */
+/* Several threads embed at the same time, while the decode thread runs. */
 static void callers_wait_for_each_other(void)
 {
     enum { N_CALLERS = 3 };

@@ -104,7 +104,7 @@ static void it_has_no_sessions(void)
     CHECK(strstr(error, "sim:none,embed=") != NULL);
 }
 
-/* A copy of that model in which the first place that holds `old` holds `new`. */
+/* Writes a copy of the model file. In the copy, the first occurrence of `old` is replaced with `new`. */
 static void put_changed(const char *path, const char *name, const void *old, const void *new, size_t n)
 {
     char good[512];
@@ -162,7 +162,7 @@ static void what_makes_no_embedding_of_a_text_is_refused(void)
 }
 
 typedef struct giving_up {
-    clockid_t clock; /* of the thread that embeds */
+    clockid_t clock; /* the CPU time of the thread that embeds */
     double at_s;
     int32_t cancel_flag;
 } giving_up;
@@ -184,7 +184,7 @@ static void *give_up(void *argument)
     return NULL;
 }
 
-/* It is one step of the model, made by this thread alone, and ends within. */
+/* A text is one step of the model, which this thread computes alone. A cancel ends the step before its end. */
 static void check_given_up(const llm_engine *engine, const int32_t *tokens, uint32_t n_tokens, double whole_s)
 {
     float before[N_CTX], after[N_CTX], none[N_CTX];
@@ -202,7 +202,8 @@ static void check_given_up(const llm_engine *engine, const int32_t *tokens, uint
     CHECK(memcmp(before, after, info.n_embedding * sizeof *before) == 0);
 }
 
-/* All of a text goes through in one piece, whose tokens all look at each other: what it takes grows with the square. */
+/* A text is computed in one piece, because each of its tokens attends to all others. So its memory grows with the
+ * square of its length. */
 static void a_text_has_the_tokens_that_there_is_memory_for(void)
 {
 #define CONTEXT(n) "context_length\4\0\0\0" n

@@ -12,8 +12,8 @@ static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
 
 /* ---- malformed commands ---- */
 
-/* Every prefix of a good command, the command with one byte more, and with each byte changed: refused, or another good one.
- * What was refused never reaches the decode thread. */
+/* Sends every prefix of a valid command, the command with one more byte, and the command with one byte changed. Each is
+ * refused, or is another valid command. No refused command reaches the decode thread. */
 static void malformed_commands_are_refused(void)
 {
     driver *d = driver_open_model("sim:dense");
@@ -42,7 +42,8 @@ static void malformed_commands_are_refused(void)
     random_source random = {5};
     for (int i = 0; i < 20000; i++) {
         size_t at = random_below(&random, (uint32_t)n);
-        uint8_t type = (uint8_t)(0xc1 + random_below(&random, 0x1f)); /* another type where one may stand */
+        /* another MessagePack type, at a place that may be a type byte */
+        uint8_t type = (uint8_t)(0xc1 + random_below(&random, 0x1f));
         wire_command command;
         wire_refusal refused;
         memcpy(bad, good, n);
@@ -86,7 +87,7 @@ static void options_out_of_range_are_refused(void)
 
 enum { N_SLOW = 2, SLOW_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX };
 
-/* Tokens that the sessions of these requests hold, as the session table shows them. */
+/* Returns the number of tokens that all sessions have according to the session table. */
 static uint64_t tokens_held(const driver *d)
 {
     uint64_t n = 0;
@@ -101,7 +102,7 @@ static uint64_t tokens_held(const driver *d)
 static void a_prompt_counts_while_it_is_read(void)
 {
     enum { N_PROMPT = 900, CALL = 16 };
-    driver *d = driver_open_model("sim:dense,batch=16,step_us=50000"); /* seconds, if it were read to its end */
+    driver *d = driver_open_model("sim:dense,batch=16,step_us=50000"); /* the whole prefill would take seconds */
     int32_t prompt[N_PROMPT];
     make_prompt(prompt, N_PROMPT, 1);
     generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 1};
@@ -119,7 +120,8 @@ static void a_prompt_counts_while_it_is_read(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Nobody drains: the ring fills, then the outboxes, then the generations stand still. Then all of it arrives. */
+/* Nobody drains the ring. First the ring fills, then the outboxes, then the generations stop. After draining, all text
+ * arrives. */
 static void a_slow_reader_loses_nothing(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -137,14 +139,15 @@ static void a_slow_reader_loses_nothing(void)
         requests[i] = driver_generate(d, &calls[i]);
     }
     uint64_t before, now = tokens_held(d);
-    do { /* until a whole loop of the decode thread has added nothing */
+    do { /* until a whole loop of the decode thread has added no token */
         before = now;
         driver_loop(d);
         now = tokens_held(d);
     } while (now != before || driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0);
     CHECK_INT(driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING), N_SLOW);
-    CHECK(now > 20 * N_SLOW && now < (uint64_t)N_SLOW * SLOW_TOKENS);            /* far from their end */
-    CHECK(now <= RING_BYTES + (uint64_t)N_SLOW * (LLM_OUTBOX_BYTES_MAX + 2048)); /* a token has a byte at least */
+    /* the generations are far from their end */
+    CHECK(now > 20 * N_SLOW && now < (uint64_t)N_SLOW * SLOW_TOKENS);
+    CHECK(now <= RING_BYTES + (uint64_t)N_SLOW * (LLM_OUTBOX_BYTES_MAX + 2048)); /* each token has at least one byte */
     for (uint32_t i = 0; i < N_SLOW; i++) {
         const answer *a = driver_wait(d, requests[i]);
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
@@ -155,7 +158,8 @@ static void a_slow_reader_loses_nothing(void)
     CHECK_INT(driver_close(d) + driver_close(cold), 0);
 }
 
-/* More answers than the ring and the engine hold between them: commands wait in their ring, and each is answered. */
+/* There are more replies than the ring and the engine can hold. Further commands wait in their ring, and each gets a
+ * reply. */
 static void more_answers_than_room_wait(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = RING_BYTES});
@@ -169,7 +173,7 @@ static void more_answers_than_room_wait(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* More generations than the engine holds: the ones too many are refused, each ends once. */
+/* There are more generations than the engine can hold. The engine refuses the excess, and each generation ends once. */
 static void more_requests_than_the_engine_holds_are_refused(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,step_us=1000", .n_sessions = 40});
@@ -206,7 +210,7 @@ static uint32_t count_entries(const char *directory)
     return n;
 }
 
-/* Whatever it is doing when the stop comes, each request has its end: what runs and what waits, `shutdown`. */
+/* A stop ends every request, whatever the engine is doing. Requests that run or wait end with `shutdown`. */
 static void a_stop_ends_everything(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -216,7 +220,8 @@ static void a_stop_ends_everything(void)
         static int32_t prompt[4000];
         make_prompt(prompt, 4000, 1);
         uint64_t requests[12];
-        for (uint32_t k = 0; k < 12; k++) { /* six sessions of a prompt each; the second half waits behind the first */
+        /* each of six sessions gets one prompt; the other six requests wait for the first six */
+        for (uint32_t k = 0; k < 12; k++) {
             snprintf(names[k % 6], sizeof names[0], "s%u", k % 6);
             generate_call call = {
                 .session = names[k % 6], .prompt = prompt, .n_prompt = k % 2 == 0 ? 4000 : 10, .max_tokens = 0};
@@ -245,7 +250,7 @@ static void a_stop_ends_everything(void)
     }
 }
 
-/* More commands than there is room for answers, then a stop at once: each is answered all the same. */
+/* There is more than one ring of replies, and the engine stops immediately. Each command nevertheless gets a reply. */
 static void a_stop_answers_what_was_pushed(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense"});
@@ -270,19 +275,21 @@ static void push_resets(driver *d, uint32_t n)
     }
 }
 
-/* Behind more answers than there is room for: when these two are looked at, all sessions have been written. */
+/* More replies wait than there is room for. When FORK and LOAD are looked at, all sessions are already written, so both
+ * are refused. */
 static void a_stop_makes_no_session(void)
 {
     int32_t prompt[30];
     make_prompt(prompt, 30, 1);
-    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = 1}); /* 256 KiB */
+    /* is rounded up to 256 KiB */
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = 1});
     const generate_call call = {.session = "it", .prompt = prompt, .n_prompt = 30, .max_tokens = 1};
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
     while (driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
         push_resets(d, 64);
         driver_loop(d);
     }
-    push_resets(d, 2 * LLM_REQUESTS_MAX); /* as many wait for room as may, and some in the commands' ring */
+    push_resets(d, 2 * LLM_REQUESTS_MAX); /* as many requests as may wait for room, and some more in the command ring */
     const uint64_t fork = driver_fork(d, 0, "it", "other", UINT32_MAX);
     const uint64_t load = driver_command(d, LLM_COMMAND_LOAD, 0, "it", "label");
     const uint64_t reset = driver_reset(d, 0, "it");
@@ -295,8 +302,8 @@ static void a_stop_makes_no_session(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* How many threads there are, once there are no more than `most`, or after a long while. One that has been joined may still
- * be leaving. */
+/* Returns the number of threads. Waits until there are at most `most`, but not forever, because a thread that was
+ * joined may still be ending. */
 static uint32_t threads_left(uint32_t most)
 {
     uint32_t n = count_entries("/proc/self/task");
@@ -325,7 +332,7 @@ static void fifty_rounds_leak_nothing(void)
         }
         CHECK_INT(driver_close(d), 0);
         const uint32_t files = count_entries("/proc/self/fd");
-        if (i == 0) { /* what the process opens once, for good */
+        if (i == 0) { /* the first round opens what the process keeps open */
             n_files = files;
             n_threads = count_entries("/proc/self/task");
         }
@@ -334,7 +341,7 @@ static void fifty_rounds_leak_nothing(void)
     }
 }
 
-/* Opened, never started, closed; and nothing at all. */
+/* Opens an engine that is closed without a start. Also closes NULL. */
 static void what_never_ran_closes(void)
 {
     llm_engine *engine = NULL;

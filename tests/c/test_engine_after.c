@@ -22,7 +22,7 @@ static generate_call call_of(const int32_t *prompt, uint64_t seed)
                            .seed = seed};
 }
 
-/* Asks for all at once. Prompt tokens consumed. */
+/* Sends all requests together. Returns the number of prompt tokens that were prefilled. */
 static uint64_t ask_all(driver *d, const int32_t *prompt, bool share, uint64_t out[N_ANSWERS])
 {
     const uint64_t before = driver_counter(d, LLM_COUNTER_PREFILL_TOKENS);
@@ -49,7 +49,8 @@ static void check_answers(const char *name, uint32_t n_scratch)
         printf("%s, %u slots: %llu tokens were consumed for a prompt of %d\n", name, n_scratch, (unsigned long long)n,
                N_PROMPT);
     }
-    CHECK(n >= N_PROMPT && n <= N_PROMPT + N_ANSWERS - 1); /* its last token anew, where its logits are not kept */
+    /* without kept logits, each later request prefills the last token again */
+    CHECK(n >= N_PROMPT && n <= N_PROMPT + N_ANSWERS - 1);
     for (uint64_t i = 0; i < N_ANSWERS; i++) {
         const answer *a = driver_answer(d, asked[i]);
         const generate_call call = call_of(prompt, i);
@@ -69,7 +70,7 @@ static void a_prompt_is_consumed_once(void)
     }
 }
 
-/* With fewer entries than answers the later ones take what the earlier ones leave. */
+/* There are fewer slots than answers, so later requests use the sequences that earlier requests leave. */
 static void fewer_slots_than_answers_do(void)
 {
     for (size_t i = 0; i < 4; i++) {
@@ -77,7 +78,7 @@ static void fewer_slots_than_answers_do(void)
     }
 }
 
-/* The control: what shares nothing prefills the prompt each time. */
+/* For comparison: requests that share nothing prefill the prompt each time. */
 static void cold_requests_prefill_it_each_time(void)
 {
     driver *d = opened("sim:dense,length=0,token_us=100", N_ANSWERS);
@@ -88,7 +89,7 @@ static void cold_requests_prefill_it_each_time(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What a first one does that has not begun: it waits behind a paused generation of its session. */
+/* A first request that has not begun, because it waits for a paused generation in its session. */
 typedef struct waiting {
     driver *d;
     int32_t prompt[N_PROMPT];
@@ -97,7 +98,8 @@ typedef struct waiting {
 
 static void begin_waiting(waiting *w)
 {
-    w->d = opened("sim:dense,length=0,step_us=10000", 4); /* the pause comes within the seconds that it would run for */
+    /* at this speed, the generation takes seconds, so the pause comes before its end */
+    w->d = opened("sim:dense,length=0,step_us=10000", 4);
     make_prompt(w->prompt, N_PROMPT, 2);
     generate_call call = call_of(w->prompt, 1);
     call.session = "a";
@@ -139,8 +141,8 @@ static void it_can_be_cancelled_while_it_waits(void)
     CHECK_INT(driver_close(w.d), 0);
 }
 
-/* The first one's prompt is resident, with its logits: it is through with it as it begins, and takes no step that would wake
- * anybody. */
+/* The prompt of the first request is resident with its logits. So the first request ends its prefill without a step,
+ * and no step wakes the other request. */
 static void it_begins_where_the_first_one_needs_no_step(void)
 {
     waiting w;
@@ -149,7 +151,7 @@ static void it_begins_where_the_first_one_needs_no_step(void)
     generate_call call = call_of(w.prompt, 2);
     call.after = w.first;
     const uint64_t later = driver_generate(w.d, &call);
-    driver_fence(w.d); /* the engine sleeps, and is woken once */
+    driver_fence(w.d); /* the engine then sleeps, and the next command wakes it once */
     driver_cancel(w.d, w.paused);
     CHECK_INT(driver_wait(w.d, later)->finished.outcome, LLM_OUTCOME_LENGTH);
     CHECK(driver_answer(w.d, w.first)->n_reused == N_PROMPT && !driver_answer(w.d, w.first)->is_over);
@@ -157,7 +159,7 @@ static void it_begins_where_the_first_one_needs_no_step(void)
     CHECK_INT(driver_close(w.d), 0);
 }
 
-/* One that is unknown, that has ended, or that is another owner's holds nobody up. */
+/* A request does not wait for a request that is unknown, has ended, or belongs to another owner. */
 static void nobody_waits_for_strangers(void)
 {
     waiting w;
@@ -177,7 +179,7 @@ static void nobody_waits_for_strangers(void)
     CHECK_INT(driver_close(w.d), 0);
 }
 
-/* The two would wait for each other: the later one stands behind it in the queue. */
+/* If each waited for the other, neither could begin. So a request does not wait for a request that comes later. */
 static void nobody_waits_for_who_comes_later(void)
 {
     waiting w;

@@ -16,7 +16,7 @@ enum {
     N_HEAD = 200,
     N_END = 2,
     N_MESSAGES_MAX = 24,
-    N_LEAVES = 3, /* of a conversation: what its client may come back to */
+    N_LEAVES = 3, /* the ends of one conversation to which its client may return */
     N_TALKS_MAX = 7,
     N_ROUNDS = 40,
     N_CLASSES = 4,
@@ -24,8 +24,8 @@ enum {
     BRANCHES = 5,
 };
 
-/* Instead of the library's: each look at the clock takes a microsecond, and nothing else does. What a copy is worth, and how
- * long a disk is waited for, is the same on a busy machine. */
+/* Replaces the library's function. Each call advances the clock by a microsecond, and nothing else does. So estimated
+ * times are the same on a busy machine. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     static _Atomic uint64_t n_looks;
@@ -40,13 +40,13 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 static const char *const models[N_CLASSES] = {"sim:dense,length=0", "sim:window,window=64,length=0",
                                               "sim:recurrent,length=0", "sim:hybrid,length=0"};
 
-/* A history, and what was consumed of it when it was left. */
+/* One end of a conversation. After it, the client continued elsewhere. */
 typedef struct leaf {
     int32_t tokens[N_CTX];
     uint32_t n;
-    uint32_t n_consumed;              /* how many of them the model consumed: not the end of the last turn */
-    uint32_t n_prompt;                /* how many of them the last prompt had */
-    int32_t messages[N_MESSAGES_MAX]; /* where they begin, the user's and the model's */
+    uint32_t n_consumed;              /* of them: the end of the last turn is not */
+    uint32_t n_prompt;                /* idem, the last prompt */
+    int32_t messages[N_MESSAGES_MAX]; /* indexes of the first tokens of messages, the user's and the model's in turn */
     uint32_t n_messages;
     uint64_t used;
 } leaf;
@@ -79,7 +79,8 @@ static uint32_t common(const leaf *l, const int32_t *prompt, uint32_t n_prompt)
     return n;
 }
 
-/* At least one: logits come from nothing else, unless they were kept. */
+/* Returns how many tokens an engine must prefill that has kept every leaf. At least one, because logits come from no
+ * other source, unless they were kept. */
 static uint32_t needed(const party *p, const int32_t *prompt, uint32_t n_prompt)
 {
     uint32_t most = 0;
@@ -103,7 +104,7 @@ static leaf *latest(talk *t)
     return l;
 }
 
-/* Where a branch goes: the one that was left longest ago is given up for it. */
+/* Returns the leaf for a new branch. If all leaves are in use, this is the least recently used one. */
 static leaf *another(talk *t)
 {
     if (t->n_leaves < N_LEAVES) {
@@ -138,25 +139,25 @@ static void begin_talk(party *p, leaf *next)
     add_message(p, next);
 }
 
-/* What is asked for next: the first n_prompt tokens of *next. Which leaf it becomes. */
+/* Chooses the next prompt, which is the first n_prompt tokens of *next. Returns the leaf that it becomes. */
 static leaf *decide(party *p, talk *t, leaf *next)
 {
     leaf *at = latest(t);
     *next = *at;
     switch (random_below(&p->random, 6)) {
-    case 0: /* another answer */
+    case 0: /* another answer to the same prompt */
         next->n = next->n_prompt;
         next->n_messages--;
         return another(t);
-    case 1: /* another last message */
+    case 1: /* another text for the last message */
         cut_to_message(next, next->n_messages - 2);
         add_message(p, next);
         return another(t);
-    case 2: /* a branch, from one of the user's messages */
+    case 2: /* a branch that begins at one of the user's messages */
         cut_to_message(next, random_below(&p->random, next->n_messages / 2) * 2);
         add_message(p, next);
         return another(t);
-    case 3: /* back to what was left */
+    case 3: /* continue an earlier leaf */
         at = &t->leaves[random_below(&p->random, t->n_leaves)];
         p->n_returns += at != latest(t);
         *next = *at;
@@ -191,7 +192,7 @@ static void ask_next(party *p, talk *t)
     const uint32_t n_leaves = t->n_leaves;
     leaf *at = next_prompt(p, t, &next);
     if (t->n_leaves > n_leaves) {
-        at->n_consumed = 0; /* not there before */
+        at->n_consumed = 0; /* the leaf is new */
     }
     const generate_call call = {.session = t->name,
                                 .prompt = next.tokens,
@@ -205,7 +206,7 @@ static void ask_next(party *p, talk *t)
                                 .n_head = N_HEAD};
     const answer *a = driver_wait(p->warm, driver_generate(p->warm, &call));
     if (p->has_disk) {
-        driver_wait(p->warm, driver_unsave(p->warm, 0, "nothing")); /* states that were given to the disk are on it */
+        driver_wait(p->warm, driver_unsave(p->warm, 0, "nothing")); /* waits until states are written to the disk */
     }
     p->n_needed += needed(p, next.tokens, next.n_prompt);
     p->n_prefilled += a->finished.n_prefilled;
@@ -214,7 +215,7 @@ static void ask_next(party *p, talk *t)
     next.messages[next.n_messages++] = (int32_t)next.n_prompt;
     next.n = driver_tokens(p->warm, a->entry, next.tokens, N_CTX);
     CHECK(next.n >= next.n_prompt);
-    make_prompt(next.tokens + next.n, N_END, 2); /* the last token was not consumed, and a turn has an end */
+    make_prompt(next.tokens + next.n, N_END, 2); /* the last token was not consumed; the template then ends the turn */
     next.n_consumed = next.n;
     next.n += N_END;
     next.used = ++p->clock;
@@ -270,7 +271,7 @@ static void run_party(const setting *with)
     }
     CHECK(p->n_prefilled * 100 <= p->n_needed * 105);
     CHECK(n_kept > 0 && p->n_returns > 0);
-    CHECK(n_dropped == 0 && n_evicted == 0); /* the budgets are no part of this */
+    CHECK(n_dropped == 0 && n_evicted == 0); /* the budgets are large enough for all states */
     free(p);
     if (with->has_disk) {
         char command[64];
@@ -307,7 +308,7 @@ static void more_than_slots(void)
     run_all(&(setting){.n_talks = 7, .n_sessions = 2, .seed = 21});
 }
 
-/* Hardly anything stays in memory. */
+/* The memory budget has room for hardly any state. */
 static void more_than_slots_on_the_disk(void)
 {
     run_all(&(setting){.n_talks = 7, .n_sessions = 2, .has_disk = true, .parked_bytes_max = 100000, .seed = 31});
@@ -317,7 +318,8 @@ static void more_than_slots_on_the_disk(void)
 
 enum { N_CTX_LARGE = 1 << 19, N_LARGE = 200000 };
 
-/* Of a prompt that nobody else has had: no copy was made, and measured, before this one. */
+/* Sends a prompt that no other session has, and then a branch of it. Before the branch, no copy was made, so its time
+ * is not measured yet. */
 static void branch_off(driver *d, const char *name, uint64_t seed, int32_t *prompt)
 {
     make_prompt(prompt, N_LARGE, seed);
@@ -328,7 +330,7 @@ static void branch_off(driver *d, const char *name, uint64_t seed, int32_t *prom
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.outcome, LLM_OUTCOME_LENGTH);
 }
 
-/* Cells are not shared, so that a branch is a copy, here of 12 MB: more than a millisecond, by what is known. */
+/* Cells are not shared, so a branch is a copy of 12 MB. By the assumed speed, this takes more than a millisecond. */
 static void a_copy_that_others_would_wait_for(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,ctx=524288",

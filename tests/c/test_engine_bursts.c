@@ -29,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     return result;
 }
 
-/* The simulated model's steps, which end at a time of that clock. */
+/* Replaces the sleep of the simulated model. Each step sleeps for STEP_MS. */
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left)
 {
     (void)until;
@@ -152,7 +152,7 @@ static driver *open_counted(uint32_t n_sessions)
                                                   .n_parked_max = 2 * N_BURST,
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .gap_ms_target = GAP_MS,
-                                                  .exact = 1, /* a copy is one of bytes */
+                                                  .exact = 1, /* so that a copy copies bytes */
                                                   .state_dir = directory},
                             count_work);
 }
@@ -192,7 +192,7 @@ static void test_a_session_with_many_branches_is_parked_over_several_steps(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A cancel takes effect at the next step, however much there is to be copied before its turn. */
+/* A cancel takes effect at the next step, even if many copies were requested before it. */
 static void test_a_cancel_overtakes_a_burst_of_copies(void)
 {
     driver *d = open_counted(4);

@@ -13,13 +13,14 @@ static const model_ops *real_ops;
 static model_ops hooked_ops;
 static driver *hooked;
 
-/* Of the decode thread, between two calls of the test. */
-static _Atomic uint32_t n_calls;     /* begun */
-static _Atomic uint32_t n_calls_max; /* the next one waits here */
-static _Atomic uint32_t n_between;   /* prompts read on in a step that has decoded */
-static _Atomic uint32_t n_saved;     /* states copied */
-static _Atomic uint32_t n_held_back; /* prompts read on with text that had not left */
-static _Atomic uint32_t n_waited;    /* states copied before a token was picked, or with text that had not left */
+/* The decode thread writes these counters of model calls. The test reads them. */
+static _Atomic uint32_t n_calls;     /* calls that have begun */
+static _Atomic uint32_t n_calls_max; /* the call after this one waits */
+static _Atomic uint32_t n_between;   /* prefill calls directly after a call that decoded */
+static _Atomic uint32_t n_saved;     /* states that were copied */
+static _Atomic uint32_t n_held_back; /* prefill calls while text waited to be sent */
+/* states that were copied before a token was picked, or while text waited to be sent */
+static _Atomic uint32_t n_waited;
 static bool has_decoded;
 
 static bool holds_text(void)
@@ -47,7 +48,7 @@ static model_result hooked_decode(model *m, const model_batch *batch)
     return real_ops->decode(m, batch);
 }
 
-/* All that it has to read is read, and what comes behind is not picked yet. */
+/* Returns whether the whole prompt is consumed, and the next token is not picked yet. */
 static bool waits_for_a_token(const request *r)
 {
     const uint32_t n_prompt = r->claim.prompt.n_tokens;
@@ -116,7 +117,7 @@ static void test_what_was_decoded_leaves_before_a_prompt_is_read_on(void)
     int32_t prompt[N_PROMPT];
     make_prompt(prompt, N_PROMPT, 1);
     const uint64_t talks = push(d, "a", prompt, 40, 200);
-    wait_for_call(6); /* it talks */
+    wait_for_call(6); /* request `talks` generates text */
     const uint64_t reads = push(d, "b", prompt, N_PROMPT, 1);
     n_calls_max = UINT32_MAX;
     driver_wait_all(d);
@@ -127,10 +128,11 @@ static void test_what_was_decoded_leaves_before_a_prompt_is_read_on(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Nobody else is answered: the first token behind a prompt does not wait for the copy of what the prompt has made. */
+/* There is no other request. The first token does not wait for the checkpoint that the prefill has made. */
 static void test_the_first_token_leaves_before_a_checkpoint_is_taken(void)
 {
-    static const char *const kinds[] = {"sim:hybrid,length=0", "sim:window,length=0"}; /* in either kind of call */
+    /* a model that decodes and prefills in separate calls, and one that does both in one call */
+    static const char *const kinds[] = {"sim:hybrid,length=0", "sim:window,length=0"};
     for (size_t i = 0; i < 2; i++) {
         driver *d = opened(kinds[i], UINT32_MAX);
         int32_t prompt[N_PROMPT];
@@ -158,13 +160,13 @@ static void test_nobody_is_woken_for_a_part_of_a_prompt(void)
     int32_t prompt[N_PROMPT];
     make_prompt(prompt, N_PROMPT, 1);
     const uint64_t asked = push(d, "a", prompt, N_PROMPT, 1);
-    wait_for_call(3); /* all that the beginning tells is there */
+    wait_for_call(3); /* all events of the beginning are in the ring */
     while (driver_drain(d)) {
     }
     CHECK(driver_answer(d, asked)->is_started);
     CHECK(!is_woken(d));
     n_calls_max = 6;
-    wait_for_call(7); /* more of the prompt has been read */
+    wait_for_call(7); /* the prefill has continued */
     CHECK(!is_woken(d));
     n_calls_max = UINT32_MAX;
     driver_wait_all(d);
@@ -172,7 +174,7 @@ static void test_nobody_is_woken_for_a_part_of_a_prompt(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A call takes a minute, unless it is given up: then nothing of it is left. */
+/* A call takes a minute if it is not aborted. An aborted call leaves nothing. */
 static void test_a_cancelled_prompt_is_read_no_further(void)
 {
     static const char *const classes[] = {"sim:dense,step_us=60000000", "sim:window,step_us=60000000"};
@@ -191,7 +193,7 @@ static void test_a_cancelled_prompt_is_read_no_further(void)
     }
 }
 
-/* A token is believed to take a thousand seconds, so that a call's end is never near. */
+/* Makes the engine believe that a token takes a thousand seconds, so that the end of a call is never near. */
 static void hook_dear(driver *d)
 {
     hook(d);
@@ -211,17 +213,17 @@ static void test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_
     const uint64_t leaves = push(d, "a", many, N_PROMPT, 1);
     wait_for_call(1);
     const uint64_t stays = push(d, "b", few, 2, 1);
-    wait_for_call(2); /* of both: the first one was given up for it */
+    wait_for_call(2); /* this call has both; the first call was aborted for the second request */
     driver_cancel(d, leaves);
     CHECK_INT(driver_wait(d, leaves)->finished.n_prefilled, 0);
-    wait_for_call(3); /* of the one that stays */
+    wait_for_call(3); /* this call has only the remaining request */
     CHECK(!driver_answer(d, stays)->is_over);
     driver_cancel(d, stays);
     CHECK_INT(driver_wait(d, stays)->finished.n_prefilled, 0);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Those who leave were not in the call: nothing of it is given up for them, however many they are. */
+/* The cancelled requests are not in the call. So the call is not aborted, however many they are. */
 static void test_who_leaves_elsewhere_does_not_end_a_call(void)
 {
     enum { N_LEAVING = 3 };
@@ -240,7 +242,7 @@ static void test_who_leaves_elsewhere_does_not_end_a_call(void)
         leaving[i] = push(d, NULL, prompt, N_BATCH, 1);
     }
     n_calls_max = 1;
-    wait_for_call(2); /* the first one was given up for who came */
+    wait_for_call(2); /* the first call was aborted for the requests that came */
     for (size_t i = 0; i < N_LEAVING; i++) {
         driver_cancel(d, leaving[i]);
     }

@@ -64,7 +64,7 @@ static driver *opened(const char *name, bool has_drafts)
                                              .no_drafts = !has_drafts});
 }
 
-/* Their text is often the only one that is allowed. It contains the stop string of any_call. */
+/* Grammars that often allow only one text. The text contains the stop string of any_call. */
 static const char *const forms[] = {
     "{\"grammar\":\"root ::= (\\\"{\\\" ws \\\"name of the thing\\\" ws \\\":\\\" ws [0-9]+ \\\"}\\\" ws)*\\nws ::= "
     "\\\"\\\" | "
@@ -97,7 +97,7 @@ static generate_call any_call(random_source *r, const char *session, const int32
 
 static bool are_bytes_equal(const void *a, const void *b, size_t n_bytes)
 {
-    return n_bytes == 0 || memcmp(a, b, n_bytes) == 0; /* memcmp takes no NULL */
+    return n_bytes == 0 || memcmp(a, b, n_bytes) == 0; /* because memcmp does not accept NULL */
 }
 
 static bool are_equal(const answer *a, const answer *b)
@@ -111,8 +111,8 @@ static bool are_equal(const answer *a, const answer *b)
            are_bytes_equal(a->logprobs, b->logprobs, a->n_logprobs * sizeof *a->logprobs);
 }
 
-/* Compares the tokens of a session in both engines. Removes some, or parks the session, and appends some for the next
- * turn. Returns how many there are then; 0 if they differ. */
+/* Compares the tokens of a session in both engines. Removes some of them, or parks the session, and appends tokens for
+ * the next turn. Returns the number of tokens, or 0 if the engines differ. */
 static uint32_t next_prompt(driver *d, driver *plain, const char *session, random_source *r, int32_t *out)
 {
     static int32_t other[N_TOKENS_MAX];
@@ -131,7 +131,7 @@ static uint32_t next_prompt(driver *d, driver *plain, const char *session, rando
     return n_kept + n_more;
 }
 
-/* A model with recurrent states verifies drafts only while one request decodes. */
+/* Returns whether the model has recurrent states. It then verifies drafts only while one request decodes. */
 static bool drafts_alone(const char *name)
 {
     return strstr(name, "recurrent") != NULL || strstr(name, "hybrid") != NULL || strstr(name, "granite") != NULL;
@@ -194,7 +194,7 @@ static void no_answer_changes(void)
     }
 }
 
-/* On real models, equal to the bit where the arithmetic does not depend on batch shapes (LLMD_TEST_EXACT). */
+/* On real models, answers are equal to the bit if the arithmetic does not depend on batch shapes (LLMD_TEST_EXACT). */
 static void no_answer_of_a_real_model_changes(void)
 {
     static const char *const files[] = {"tiny-dense.gguf",     "tiny-dense-q8.gguf",     "tiny-experts.gguf",
@@ -250,7 +250,7 @@ static void a_cancelled_answer_leaves_a_valid_branch(void)
     cancel("sim:hybrid,length=0");
 }
 
-/* If a draft cannot be removed from a sequence, its request ends, and the requests beside it go on. */
+/* If a draft cannot be removed from a sequence, its request ends. Other requests continue. */
 static void a_sequence_that_keeps_a_draft_is_invalid(void)
 {
     static const char name[] = "sim:window,length=0,step_us=300";
@@ -276,7 +276,7 @@ static void a_sequence_that_keeps_a_draft_is_invalid(void)
     oracle_close();
 }
 
-/* A call that fails verifies no drafts. All drafts of this test are right, so that all verified ones are accepted. */
+/* A failed call verifies no drafts. All drafts in this test are right, so all verified drafts are accepted. */
 static void a_failed_call_verifies_none(void)
 {
     oracle_open("sim:dense,length=0", false, 100, 1);
@@ -296,8 +296,8 @@ static void a_failed_call_verifies_none(void)
     oracle_close();
 }
 
-/* Recurrent states: if the model fails when it removes drafts, no sequence can be trusted. An idle session says so at
- * once, and its next request is right. */
+/* With recurrent states: if the model fails to remove drafts, no sequence can be trusted. The session table shows this
+ * for an idle session immediately, and the session's next request is right. */
 static void a_removal_that_fails_invalidates_idle_sessions(void)
 {
     static const char *const names[] = {"sim:recurrent,length=0", "sim:hybrid,length=0"};
@@ -337,7 +337,8 @@ static void die_in_a_removal(void)
                                .owner = 7, .session = "desk", .prompt = prompt, .n_prompt = 20, .max_tokens = 200}));
 }
 
-/* The removal of drafts is like a step: a crash in it names the session, and the decode thread counts as busy. */
+/* The removal of drafts is like a step. If it crashes, the last words name the session, and the decode thread counts as
+ * busy. */
 static void last_words_name_the_session_of_a_removal(void)
 {
     static const char expected[] = "failed and ends the process: busy; in the step: session desk (owner 7, ";
@@ -347,7 +348,8 @@ static void last_words_name_the_session_of_a_removal(void)
     CHECK(strstr(log, expected) != NULL);
 }
 
-/* Recurrent states: no drafts while another request waits for its token, though only one request is in the steps. */
+/* With recurrent states, there are no drafts while a thread picks a token for another request, although that request is
+ * in no step. */
 static void a_request_whose_token_is_picked_counts(void)
 {
     static const char name[] = "sim:recurrent,length=0";
@@ -372,7 +374,7 @@ static void a_request_whose_token_is_picked_counts(void)
     oracle_close();
 }
 
-/* A model whose memory does not keep what is needed behind a removed draft verifies none. */
+/* After a removed draft, this model would lack the window's earlier cells. So it verifies no drafts. */
 static void a_short_window_has_none(void)
 {
     driver *d = opened("sim:window,window=15", true);
