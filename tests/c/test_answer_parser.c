@@ -236,8 +236,8 @@ static void test_text_after_a_whole_call_that_nothing_closes_is_text(void)
 #undef FIRST
 }
 
-/* Templates of this family write the values of earlier calls as Python does, and models imitate this. A text that is not a
- * value becomes a string. */
+/* Templates of this family write the values of earlier calls as Python does, and models imitate this. A text that is
+ * not a value becomes a string. */
 static void test_values_are_read_as_python_writes_them(void)
 {
     check_told(

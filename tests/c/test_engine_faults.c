@@ -14,7 +14,7 @@ enum { N = 4, PROMPT = 120, LENGTH = 60 };
 
 static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
 
-/* Sessions with prompts of their own, so that no one has anything to share. */
+/* Sessions with different prompts, so that they share nothing. */
 typedef struct group {
     driver *d;
     int32_t prompts[N][PROMPT];
@@ -45,7 +45,8 @@ static void group_ask(group *g)
     driver_wait_all(g->d);
 }
 
-/* After a fault: the failed ones are torn, the others right; then all are right. Returns how many had failed. */
+/* Checks the state after a fault: failed requests have left a torn session, the other answers are right. Then sends all
+ * requests again, and checks that all answers are right. Returns how many requests failed the first time. */
 static uint32_t check_recovery(group *g, driver *cold)
 {
     uint32_t n_failed = 0;
@@ -76,7 +77,7 @@ static uint32_t check_recovery(group *g, driver *cold)
     return n_failed;
 }
 
-/* One fault of that kind, at various calls: during prefill, between, while all decode. */
+/* One fault of this kind, at various calls: during the prefills, between them, and while all requests decode. */
 static void one_fault(const char *kind)
 {
     static const int calls[] = {1, 2, 3, 7, 20, 41};
@@ -111,12 +112,12 @@ static void a_step_that_stops_half_way(void)
     one_fault("half");
 }
 
-/* A fault in one session's step only: those that are idle or stand still keep what they have, to the token. */
+/* Only a step of one session fails. The states of the other sessions stay complete. */
 static void bystanders_keep_their_state(void)
 {
     for (int i = 0; i < 4; i++) {
         char name[96], reference[32];
-        snprintf(name, sizeof name, "sim:%s,fail_seq=1", classes[i]); /* the second slot */
+        snprintf(name, sizeof name, "sim:%s,fail_seq=1", classes[i]); /* the sequence of the second session */
         snprintf(reference, sizeof reference, "sim:%s", classes[i]);
         group g;
         group_open(&g, name);
@@ -139,7 +140,7 @@ static void bystanders_keep_their_state(void)
     }
 }
 
-/* When the whole model failed, those that were idle are torn, too, and say so. */
+/* If the whole model fails, idle sessions are torn, too. The session table shows this. */
 static void a_failed_model_tears_the_idle_ones(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -155,7 +156,8 @@ static void a_failed_model_tears_the_idle_ones(void)
         CHECK_INT(driver_state(g.d, entry), LLM_STATE_TORN);
         const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[0]));
         CHECK_INT(a->status, LLM_OK);
-        CHECK(a->reason == LLM_REASON_TORN || a->reason == LLM_REASON_SHARED); /* a whole checkpoint may help */
+        /* SHARED if a checkpoint of the whole state was found */
+        CHECK(a->reason == LLM_REASON_TORN || a->reason == LLM_REASON_SHARED);
         CHECK(driver_equals_cold(cold, &g.calls[0], a));
         CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
     }
@@ -163,7 +165,8 @@ static void a_failed_model_tears_the_idle_ones(void)
 
 /* ---- cells ---- */
 
-/* Two grow where one and a half fit: one fails, the other one goes on and is right; then there is room again. */
+/* Two generations grow, but only one and a half fit. One fails, and the other one ends with the right answer.
+ * Afterwards there is room again. */
 static void the_grower_fails_when_cells_run_out(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -185,10 +188,11 @@ static void the_grower_fails_when_cells_run_out(void)
             } else {
                 n_full++;
                 CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "kv_cache_full");
-                CHECK_INT(driver_state(g.d, a->entry), LLM_STATE_PARKED); /* its cells are free, its tokens known */
+                /* its cells are free, but its tokens are known */
+                CHECK_INT(driver_state(g.d, a->entry), LLM_STATE_PARKED);
             }
         }
-        CHECK_INT(n_full, 1); /* even if the other one had ended before: nobody makes way without a policy */
+        CHECK_INT(n_full, 1); /* even if the other request ended before, because policy refuse parks no idle session */
         driver_wait(g.d, driver_reset(g.d, 0, g.names[0]));
         driver_wait(g.d, driver_reset(g.d, 0, g.names[1]));
         const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[2]));
@@ -206,7 +210,7 @@ static void idle_ones_make_way_where_the_policy_allows(void)
             snprintf(name, sizeof name, "sim:%s,cells=300", classes[i]);
             snprintf(reference, sizeof reference, "sim:%s", classes[i]);
             group g;
-            group_open(&g, reference); /* for the prompts */
+            group_open(&g, reference); /* only for the prompts */
             driver *cold = g.d;
             g.d = driver_open(
                 &(llm_engine_options){.model = name, .n_sessions = N, .capacity_policy = policy, .n_parked_max = 4});
@@ -223,7 +227,7 @@ static void idle_ones_make_way_where_the_policy_allows(void)
     }
 }
 
-/* With parking, generations that do not fit together take turns: all end, and right. */
+/* With parking, generations that do not fit together take turns. All of them end with the right answer. */
 static void too_many_for_the_cells_take_turns(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -248,7 +252,8 @@ static void too_many_for_the_cells_take_turns(void)
     }
 }
 
-/* Missing cells that the model only claims: retried until the one that wants most has failed. */
+/* The model reports missing cells although it has enough. The engine tries again until the largest request has
+ * failed. */
 static void claimed_shortage_harms_nobody_else(void)
 {
     for (int i = 0; i < 4; i++) {

@@ -20,7 +20,7 @@ static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
 static const char *simulated;
 static _Atomic bool is_held;
 
-/* Instead of the library's: a disk that does not answer. */
+/* Replaces the library's function. While is_held is set, the disk does not answer. */
 int fsync(int fd)
 {
     while (is_held) {
@@ -44,7 +44,7 @@ static driver *open_sim(uint64_t parked_bytes_max)
                                              .parked_bytes_max = parked_bytes_max});
 }
 
-/* The same first n_head tokens each time, and then others for each seed. */
+/* Returns a call whose first n_head tokens are always the same. The others depend on `seed`. */
 static generate_call call_of(const char *session, uint32_t n_head, uint64_t seed)
 {
     static int32_t tokens[8][LONG];
@@ -55,7 +55,7 @@ static generate_call call_of(const char *session, uint32_t n_head, uint64_t seed
     return (generate_call){.session = session, .prompt = t, .n_prompt = LONG, .max_tokens = N_MAX, .n_head = n_head};
 }
 
-/* Nobody knows where the head ends: no checkpoint is taken there. */
+/* Returns a call without the length of its head, so no checkpoint is made there. */
 static generate_call headless_call_of(const char *session, uint64_t seed)
 {
     generate_call call = call_of(session, HEAD, seed);
@@ -70,7 +70,7 @@ static const answer *say(driver *d, generate_call call)
     return a;
 }
 
-/* A session that has said something behind the head, and a restart behind it. */
+/* Opens an engine after a restart. Before the restart, session a had a prompt with this head. */
 static driver *restarted(uint32_t n_head, uint64_t parked_bytes_max)
 {
     driver *d = open_sim(0);
@@ -93,7 +93,7 @@ static void test_another_session_begins_with_the_head(void)
     driver *d = restarted(HEAD, 0);
     const generate_call call = call_of("b", HEAD, 2);
     check_warm(&call, say(d, call));
-    const answer *own = say(d, call_of("a", HEAD, 1)); /* whose it is has it still */
+    const answer *own = say(d, call_of("a", HEAD, 1)); /* the first session still has its state */
     CHECK(own->n_reused >= LONG - 1);
     CHECK_INT(driver_close(d), 0);
 }
@@ -106,7 +106,7 @@ static void test_a_scratch_session_too(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* There is no room in memory for it but while it is needed. */
+/* The memory budget has no room for the state, except while a request needs it. */
 static void test_what_was_read_is_there_for_its_reader(void)
 {
     driver *d = restarted(HEAD, 1);
@@ -119,7 +119,7 @@ static void test_what_was_read_is_there_for_its_reader(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* All ask at once, and nobody begins without what is on its way. */
+/* Several requests need the same state on the disk. Each of them waits until it is loaded. */
 static void test_many_wait_for_one_reading(void)
 {
     const char *names[] = {"b", "c", NULL};
@@ -188,11 +188,12 @@ static void test_a_session_that_goes_meanwhile(void)
     CHECK_INT(driver_wait(d, closing)->status, LLM_OK);
     const answer *a = driver_wait(d, request);
     CHECK_INT(a->status, LLM_OK);
-    CHECK(a->n_reused == 0 || a->n_reused == HEAD); /* as it came */
+    /* 0 if the session was closed first, HEAD if the state was loaded first */
+    CHECK(a->n_reused == 0 || a->n_reused == HEAD);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Its heads say that it is there, and its contents are damaged. */
+/* The header of the file is good, but its contents are damaged. */
 static void test_what_cannot_be_read_is_read_again(void)
 {
     size_t n_bytes = 0;
@@ -202,7 +203,7 @@ static void test_what_cannot_be_read_is_read_again(void)
     const uint64_t id = files_any(path, "llmd-state");
     uint8_t *bytes = files_read(path, id, "llmd-state", &n_bytes);
     check(bytes != NULL);
-    bytes[n_bytes - 1 - sizeof(uint64_t)] ^= 1; /* the last one before the checksum */
+    bytes[n_bytes - 1 - sizeof(uint64_t)] ^= 1; /* the last byte before the checksum */
     files_write(path, id, "llmd-state", bytes, n_bytes);
     free(bytes);
     d = open_sim(0);
@@ -211,7 +212,7 @@ static void test_what_cannot_be_read_is_read_again(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Behind what the disk has in hand, it is not waited for for ever. */
+/* The disk does not finish an earlier job. A request does not wait forever for a state behind this job. */
 static void test_a_disk_that_does_not_answer(void)
 {
     driver *d = restarted(HEAD, 0);
@@ -225,7 +226,8 @@ static void test_a_disk_that_does_not_answer(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What one for somebody else could not open is not lost to its own session. */
+/* The file of a state cannot be opened for another session's request. The state's own session can still load it
+ * later. */
 static void test_a_read_that_fails_in_passing(void)
 {
     struct rlimit usual;
@@ -243,7 +245,7 @@ static void test_a_read_that_fails_in_passing(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* It asks for a scratch session more than once, and takes no more than one. */
+/* A request without a session asks for an entry more than once, while the state is loaded. It takes only one. */
 static void test_a_scratch_session_costs_one(void)
 {
     driver *d = restarted(HEAD, 0);
@@ -254,7 +256,8 @@ static void test_a_scratch_session_costs_one(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A slot is made free, and its state parked, over the budget, before the new one begins. */
+/* Before the new request begins, a slot is freed, and its state is parked. This exceeds the budget, but the loaded
+ * state stays. */
 static void test_what_is_parked_meanwhile_does_not_drive_it_out(void)
 {
     enum { KIB = 1024 };
@@ -280,7 +283,7 @@ static void say_in_many(driver *d)
     }
 }
 
-/* Of the states in memory it is one of hundreds, and the last of them. */
+/* The state is the last of hundreds of parked states. */
 static void test_it_is_found_among_many(void)
 {
     const llm_engine_options options = {.model = "sim:dense,length=0,token_us=100",
@@ -297,7 +300,8 @@ static void test_it_is_found_among_many(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* There is room for one history's checkpoints: of another one's those come that were asked for. */
+/* The checkpoint budget has room for one history. Only those checkpoints of another history are loaded that a request
+ * needs. */
 static void test_it_costs_others_no_checkpoints(void)
 {
     enum { KIB = 1024, EDITED_AT = 320 };

@@ -43,7 +43,7 @@ static bool is_open(const driver *d, const char *name)
     return driver_session(d, name).entry != UINT32_MAX;
 }
 
-/* All complaints in one text. */
+/* Returns all complaints in one text. */
 static const char *complaints(driver *d)
 {
     static char all[1 << 14];
@@ -65,7 +65,8 @@ static uint32_t count_files(const char *ending)
 
 /* ---- other options ---- */
 
-/* As many entries, a context or another memory layout: the session is there with its tokens, and is read again. */
+/* Saved under another memory layout, with different numbers of entries: the session keeps its tokens, which are
+ * prefilled again. */
 static void test_another_layout_keeps_the_session(void)
 {
     driver *d = open_usual(4);
@@ -98,7 +99,7 @@ static void test_more_slots_keep_the_state(void)
 
 /* ---- kills ---- */
 
-/* Of the session that is open under that name, or of a new one. */
+/* Leaves a dead segment with a branch of the open session of this name, or of a session that is not open. */
 static void leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
     const llm_branch_view view = driver_session(d, name);
@@ -120,7 +121,8 @@ static driver *open_after_kill(void)
     return open_dead(dead_segment_name());
 }
 
-/* Killed, started, stopped in order before anybody used it: the session is known, pinned or not. */
+/* The engine was killed and started again. Then it stopped in order before the session was used. The session is still
+ * known, pinned or not. */
 static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
 {
     for (int pinned = 0; pinned < 2; pinned++) {
@@ -140,7 +142,7 @@ static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
     }
 }
 
-/* Pinned, reset, asked again, killed. */
+/* The session is pinned, reset and used again. Then the engine is killed. */
 static void test_a_pin_outlives_a_reset_and_a_kill(void)
 {
     driver *d = open_usual(2);
@@ -158,7 +160,7 @@ static void test_a_pin_outlives_a_reset_and_a_kill(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of a pinned session, a branch that came after the pin is the one that stays. */
+/* After the pin, the session got another branch. A reset keeps this branch, and pins it. */
 static void test_a_reset_keeps_the_pin_of_the_session(void)
 {
     driver *d = open_usual(2);
@@ -166,7 +168,7 @@ static void test_a_reset_keeps_the_pin_of_the_session(void)
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(say(d, "it", 2)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
-    CHECK_INT(count_files("llmd-session"), 1); /* now, not at the stop */
+    CHECK_INT(count_files("llmd-session"), 1); /* already now, and not only after the stop */
     CHECK_INT(driver_close(d), 0);
     d = open_usual(2);
     CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
@@ -174,7 +176,8 @@ static void test_a_reset_keeps_the_pin_of_the_session(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A start that was killed before it had taken over leaves a segment that knows nothing, and the one before it. */
+/* A start was killed before it had adopted the earlier engine's segment. It leaves a segment without sessions, and the
+ * earlier one. */
 static void test_a_start_that_was_killed_takes_nothing_along(void)
 {
     char names[512];
@@ -193,13 +196,14 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
              dead_segment_name());
     d = open_dead(names);
     CHECK_INT(driver_session(d, "it").n_tokens, LONG);
-    CHECK_INT(llm_session_table_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
+    /* the segment was adopted and removed */
+    CHECK_INT(llm_session_table_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     session_table_close(killed);
 }
 
-/* An orderly stop on a disk that refuses to keep a session leaves what a kill would leave. */
+/* If the disk refuses a session at an orderly stop, the segment stays, as after a kill. */
 static void test_what_cannot_be_saved_stays_in_the_segment(void)
 {
     char path[FILES_PATH_BYTES];
@@ -227,7 +231,7 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     shm_unlink(name);
 }
 
-/* The file holds the state of fewer tokens than the segment knows: both are of use, together. */
+/* The file has a state of fewer tokens than the segment. Both are used. */
 static void test_longer_tokens_keep_the_older_state(void)
 {
     driver *d = open_usual(2);
@@ -238,7 +242,7 @@ static void test_longer_tokens_keep_the_older_state(void)
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill();
     CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
-    CHECK_INT(driver_close(d), 0); /* and once more through the files */
+    CHECK_INT(driver_close(d), 0); /* and the same again through the files */
     d = open_usual(2);
     CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
     const generate_call call = {.session = "it", .prompt = tokens, .n_prompt = n + 100, .max_tokens = 3};
@@ -280,7 +284,7 @@ static void test_a_pin_that_cannot_be_written_is_none(void)
     CHECK_INT(mkdir(path, 0700), 0);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(driver_session(d, "it").is_pinned, 1);
-    CHECK_INT(count_files("llmd-session"), 1); /* now, not at the stop */
+    CHECK_INT(count_files("llmd-session"), 1); /* already now, and not only after the stop */
     files_remove_directory(path);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_RENAME, 0, "it", "new"))->status, LLM_IO);
     CHECK(is_open(d, "it") && !is_open(d, "new"));
@@ -304,8 +308,8 @@ static void test_a_close_that_cannot_be_written_is_told(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Two changes that are refused one after the other leave what was before the first. A step of another session lets them
- * arrive together. */
+/* Two changes fail, one after the other. Then the session is as before the first change. While another session's step
+ * runs, both commands arrive. */
 static void test_a_second_change_waits_for_the_first(void)
 {
     char path[FILES_PATH_BYTES];
@@ -334,7 +338,7 @@ static void test_a_second_change_waits_for_the_first(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A branch that came while the pin was on its way is not pinned either. */
+/* A branch that was opened during the failed pin is not pinned either. */
 static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
 {
     char path[FILES_PATH_BYTES];
@@ -360,7 +364,8 @@ static void test_a_pin_that_failed_is_none_of_a_later_branch(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The branch file, which is there again when the test says so. */
+/* Removes the branch file, and returns its contents for give_back. Puts a directory in its place, so that removing it
+ * fails. */
 static held_file take_away(const char *path)
 {
     const held_file file = hold(path, "llmd-session");
@@ -369,7 +374,7 @@ static held_file take_away(const char *path)
     if (unlink(name) != 0) {
         abort();
     }
-    files_obstruct(path, file.id, file.ending); /* a directory is not removed like a file */
+    files_obstruct(path, file.id, file.ending); /* unlink cannot remove a directory */
     return file;
 }
 
@@ -381,7 +386,7 @@ static void give_back(const char *path, const held_file *file)
     files_write(path, file->id, file->ending, file->bytes, file->n);
 }
 
-/* As long as the file is there, the session is not closed: to be asked again is to try again. */
+/* A session is not closed while its file exists. Closing it again tries to remove the file again. */
 static void test_a_removal_that_was_refused_is_tried_again(void)
 {
     char path[FILES_PATH_BYTES];
@@ -400,13 +405,13 @@ static void test_a_removal_that_was_refused_is_tried_again(void)
             CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_NOT_FOUND);
             CHECK_INT(count_files("llmd-session"), 0);
         }
-        CHECK_INT(driver_close(d), 0); /* an orderly stop tries, too */
+        CHECK_INT(driver_close(d), 0); /* an orderly stop tries again, too */
         CHECK_INT(count_files("llmd-session"), 0);
         free(file.bytes);
     }
 }
 
-/* Not forgotten by the session that goes on: another reset tries again, and an orderly stop. */
+/* The session continues after the failed reset. Another reset or an orderly stop tries to remove the old file again. */
 static void test_a_reset_that_was_refused_is_tried_again(void)
 {
     char path[FILES_PATH_BYTES];
@@ -429,7 +434,7 @@ static void test_a_reset_that_was_refused_is_tried_again(void)
     }
 }
 
-/* What is answered has happened on the disk. */
+/* When the reply comes, the files are written or removed. */
 static void test_answers_come_when_the_files_are_there_or_gone(void)
 {
     driver *d = open_usual(2);
@@ -437,7 +442,7 @@ static void test_answers_come_when_the_files_are_there_or_gone(void)
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(count_files("llmd-session"), 1);
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
-    CHECK_INT(count_files("llmd-session"), 1); /* pinned: an empty one */
+    CHECK_INT(count_files("llmd-session"), 1); /* the session is pinned, so an empty file stays */
     CHECK_INT(driver_close(d), 0);
     d = open_usual(2);
     CHECK(is_open(d, "it") && driver_session(d, "it").n_tokens == 0 && driver_session(d, "it").is_pinned == 1);
@@ -451,7 +456,7 @@ static void test_answers_come_when_the_files_are_there_or_gone(void)
 
 /* ---- damage ---- */
 
-/* Cut short, or a few bytes changed, at any entry. */
+/* Writes the file shortened, or with a few changed bytes. */
 static void put_damaged(const char *path, const held_file *file, random_source *r)
 {
     uint8_t *bytes = malloc(file->n + 1);
@@ -472,15 +477,15 @@ static void put(const char *path, const held_file *file)
     files_write(path, file->id, file->ending, file->bytes, file->n);
 }
 
-/* One conversation, as both files of a stop hold it. */
+/* One conversation with both files of an orderly stop. */
 typedef struct talk {
     int32_t tokens[1024];
-    uint32_t n;      /* held */
-    uint32_t n_next; /* with a next prompt's */
+    uint32_t n;      /* tokens that the session has */
+    uint32_t n_next; /* tokens with those of a next prompt */
     held_file files[2];
 } talk;
 
-/* The session becomes one that begins with such a prompt. */
+/* Makes a conversation whose prompt depends on `seed`. Keeps copies of its files. */
 static void hold_talk(talk *t, const char *path, uint64_t seed, uint32_t n_prompt)
 {
     driver *d = open_usual(2);
@@ -495,8 +500,8 @@ static void hold_talk(talk *t, const char *path, uint64_t seed, uint32_t n_promp
     t->n_next = t->n + 60;
 }
 
-/* Whatever a crash or a disk makes of either file, or of which of the two is the older one: what is taken in is what was
- * said, or set aside, and the next answers are those of a cold start. */
+/* Either file is damaged, or the two files belong to different conversations. What the engine adopts is right, or is
+ * set aside. The next answers are those of a cold start. */
 static void test_no_damage_gives_a_wrong_answer(void)
 {
     enum { ROUNDS = 80 };
@@ -515,7 +520,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
         const held_file *large = &talks[random_below(&r, 2)].files[1];
         put(path, small);
         put(path, large);
-        if (round % 2 != 0) { /* else only the mix */
+        if (round % 2 != 0) { /* otherwise, only the files of the conversations are mixed */
             put_damaged(path, random_below(&r, 2) == 0 ? small : large, &r);
         }
         driver *d = open_usual(2);
@@ -548,7 +553,7 @@ static void leave_four(llm_policy policy)
     for (uint64_t i = 0; i < 4; i++) {
         say(d, names[i], i);
         const uint64_t used_ms = driver_session(d, names[i]).used_ms;
-        while (clock_ms() == used_ms) { /* the next stamp is another one */
+        while (clock_ms() == used_ms) { /* so that the next time stamp differs */
         }
     }
     driver_wait(d, driver_pin(d, 0, "pinned", true));
@@ -563,7 +568,7 @@ static void close_names(driver *d)
     }
 }
 
-/* Under every policy: a name that was closed is gone for good. */
+/* Under every policy, a closed session is gone for good. */
 static void test_a_closed_session_never_comes_back(void)
 {
     for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
@@ -610,8 +615,8 @@ static uint64_t ask_many(driver *d, uint64_t i, bool is_long)
     return driver_generate(d, &call);
 }
 
-/* Two slots, both taken, and two dozen sessions on the disk that all come back at once: what cannot get a slot is not
- * read. */
+/* Two slots are busy, and many sessions on the disk get requests. A state is not loaded before its session can get a
+ * slot. */
 static void test_what_cannot_get_a_slot_is_not_read(void)
 {
     char simulated[96];
@@ -637,7 +642,7 @@ static void test_what_cannot_get_a_slot_is_not_read(void)
         }
     }
     driver_fence(d);
-    for (int i = 0; i < 2; i++) { /* a label's answer comes behind all that was asked of the disk before */
+    for (int i = 0; i < 2; i++) { /* the reply about a label comes after all earlier disk jobs */
         driver_wait(d, driver_unsave(d, 0, "nothing"));
         driver_loop(d);
     }
@@ -653,7 +658,7 @@ static void test_what_cannot_get_a_slot_is_not_read(void)
 
 /* ---- labels ---- */
 
-/* What lies on the disk or was lost can be saved, too: its tokens are known. */
+/* A session can be saved whose state is on the disk or lost, because its tokens are known. */
 static void test_labels(void)
 {
     driver *d = open_usual(2);
@@ -664,7 +669,7 @@ static void test_labels(void)
     llm_saved found[2];
     CHECK_INT(llm_engine_saved(d->engine, found, 2), 1);
     CHECK_STR(found[0].label, "label");
-    CHECK(found[0].n_bytes > 0); /* a second name of the state on the disk */
+    CHECK(found[0].n_bytes > 0); /* the label's file is a hard link to the state on the disk */
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 0, "back", "label"))->status, LLM_OK);
     CHECK_INT(say(d, "back", 1)->n_reused, LONG);
@@ -688,7 +693,7 @@ static void test_a_save_tells_what_was_saved(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The power fails: what is on the disk now is all there is. */
+/* Simulates a power failure: continues with a copy of the files as they are now. */
 static driver *open_after_power_failure(driver *d)
 {
     char command[4 * FILES_PATH_BYTES];
@@ -704,7 +709,8 @@ static driver *open_after_power_failure(driver *d)
     return open_usual(4);
 }
 
-/* The pin is the session's, whatever is loaded into it; and what was there is gone with the answer. */
+/* A session stays pinned if another conversation is loaded into it. When the reply comes, the replaced files are
+ * gone. */
 static void test_a_load_keeps_the_pin(void)
 {
     driver *d = open_usual(4);
@@ -718,12 +724,12 @@ static void test_a_load_keeps_the_pin(void)
     CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     d = open_after_power_failure(d);
     CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
-    CHECK_INT(say(d, "it", 1)->reason, LLM_REASON_TORN); /* its tokens were written */
+    CHECK_INT(say(d, "it", 1)->reason, LLM_REASON_TORN); /* only its tokens were written */
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 1);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A fork takes the place of another session, pinned or not: with the answer that one is gone for good. */
+/* A fork replaces another session, pinned or not. When the reply comes, that session is gone for good. */
 static void test_what_a_fork_replaced_does_not_come_back(void)
 {
     char path[FILES_PATH_BYTES];

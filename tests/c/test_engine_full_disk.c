@@ -22,7 +22,7 @@ static _Atomic bool is_held, is_full;
 static _Atomic uint64_t n_free_bytes;
 static _Atomic uint32_t n_allocated, n_refused, n_failing, n_seconds_later;
 
-/* These three instead of the library's. Only states are allocated. */
+/* These three functions replace the library's. Only state files are allocated with fallocate. */
 int fallocate(int fd, int mode, off_t offset, off_t n)
 {
     while (is_held) {
@@ -53,7 +53,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     return result;
 }
 
-/* The simulated model's steps, which end at a time of that clock. */
+/* Replaces the sleep of the simulated model, whose end is a time of the changed clock. */
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left)
 {
     struct timespec t = *until;
@@ -98,7 +98,7 @@ static void ask_each(driver *d, uint32_t from, uint32_t to)
         char name[16];
         snprintf(name, sizeof name, "s%u", i);
         CHECK_INT(driver_wait(d, begin(d, name, i + 1, 5))->status, LLM_OK);
-        driver_wait(d, driver_unsave(d, 0, "nothing")); /* the store has done what it was given before */
+        driver_wait(d, driver_unsave(d, 0, "nothing")); /* waits until the store has done all earlier jobs */
     }
 }
 
@@ -119,7 +119,8 @@ static uint32_t count_states(void)
     return files_count(path, SNAPSHOT_STATE) + files_count(path, SNAPSHOT_STATE_WRITING);
 }
 
-/* One state is tried, not one for each session that is parked; after a pause one more, and that it works again is said. */
+/* Only one state is tried, not one for each parked session. After a pause, another state is tried. When this works, a
+ * message says so. */
 static void test_a_full_disk_is_tried_once(void)
 {
     reset_disk();
@@ -146,7 +147,7 @@ static void test_a_full_disk_is_tried_once(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Others need some of the disk: no state is written into what is left for them. */
+/* A part of the disk is reserved for other programs. No state is written into this part. */
 static void test_a_part_of_the_disk_is_left_to_others(void)
 {
     reset_disk();
@@ -162,7 +163,7 @@ static void test_a_part_of_the_disk_is_left_to_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What a request waits for is still in memory when its write fails, and stays there. */
+/* A request waits for a state that is being written. If the write fails, the state stays in memory. */
 static void test_a_state_that_is_waited_for_outlives_its_failed_write(void)
 {
     reset_disk();
@@ -205,11 +206,11 @@ static void ask_large(driver *d)
 static void park(driver *d, const char *name)
 {
     CHECK_INT(driver_wait(d, driver_park(d, 0, name))->status, LLM_OK);
-    driver_wait(d, driver_unsave(d, 0, "nothing")); /* its state is on the disk, if it has room */
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* waits until the state is on the disk, if there is room */
     driver_fence(d);
 }
 
-/* There is room for the large state only without all others, of which one is worth more. */
+/* The large state has room only if all other states are removed. One of them is worth more. */
 static void test_no_state_goes_for_one_that_does_not_fit(void)
 {
     reset_disk();
@@ -251,7 +252,7 @@ static void test_a_save_says_what_the_disk_said(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The request that waited for its slot has taken the state from memory by the time the write fails. */
+/* When the write fails, the request that waited for a slot has already taken the state from memory. */
 static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
 {
     reset_disk();
@@ -265,13 +266,13 @@ static void test_a_write_that_fails_takes_no_part_of_the_limit(void)
     is_held = false;
     driver_wait(d, driver_unsave(d, 0, "nothing"));
     driver_fence(d);
-    CHECK_INT(n_refused, 2); /* that of b had been sent to the disk before */
+    CHECK_INT(n_refused, 2); /* the state of b was sent to the disk before the disk was full */
     CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES), 0);
     CHECK_INT(count_states(), 0);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A state is on its way to the disk twice, and neither write succeeds: there is no file. */
+/* A state is sent to the disk twice, and both writes fail. There is no file. */
 static void test_two_writes_that_fail_take_no_part_of_the_limit(void)
 {
     reset_disk();
@@ -291,7 +292,7 @@ static void test_two_writes_that_fail_take_no_part_of_the_limit(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of the same size, and only the later one is written. */
+/* Both writes have the same size, and only the later one succeeds. */
 static void test_a_write_after_one_that_fails_is_counted(void)
 {
     reset_disk();
@@ -312,8 +313,8 @@ static void test_a_write_after_one_that_fails_is_counted(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A request has taken the state from memory by the time its write fails, and nothing else is written. The next state is not tried
- * all the same, and with a stop it is. */
+/* When the write fails, a request has already taken the state from memory, and no other write waits. Nevertheless, the
+ * next state is not tried. A stop tries it. */
 static void test_any_write_that_fails_keeps_others_from_a_full_disk(void)
 {
     reset_disk();
@@ -338,7 +339,7 @@ static void test_any_write_that_fails_keeps_others_from_a_full_disk(void)
     CHECK_INT(count_states(), 1);
 }
 
-/* The next start continues from the older state. */
+/* The next start continues with the older state. */
 static void test_a_stop_that_cannot_write_leaves_the_older_state(void)
 {
     reset_disk();
@@ -355,7 +356,7 @@ static void test_a_stop_that_cannot_write_leaves_the_older_state(void)
     CHECK_INT(count_states(), n_before);
 }
 
-/* The disk has no space for a later state, and memory has none either: what is on the disk is all that is left. */
+/* There is no room for the newer state, neither on the disk nor in memory. The older state on the disk stays. */
 static void test_a_spill_that_cannot_write_leaves_the_older_state(void)
 {
     reset_disk();
@@ -380,15 +381,17 @@ static void test_a_spill_that_cannot_write_leaves_the_older_state(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Long after a request stopped waiting for a state on the disk, the next request of the session has a wait of its own. */
+/* A request waited for a state on the disk, and was cancelled. Long afterwards, the session's next request waits
+ * anew. */
 static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
 {
     enum { LONGER_THAN_ANY_WAIT_S = 3600 };
     reset_disk();
     driver *d = open_with(1);
-    ask_each(d, 0, 2); /* the state of s0 is on the disk */
+    ask_each(d, 0, 2); /* the state of s0 is now on the disk */
     is_held = true;
-    CHECK_INT(driver_wait(d, begin(d, "s2", 3, 5))->status, LLM_OK); /* that of s1 is not yet, and is before any read */
+    /* the state of s1 is still being written, and reads come after it */
+    CHECK_INT(driver_wait(d, begin(d, "s2", 3, 5))->status, LLM_OK);
     const uint64_t cancelled = begin(d, "s0", 1, 5);
     driver_fence(d);
     driver_cancel(d, cancelled);
@@ -401,8 +404,8 @@ static void test_a_cancelled_request_takes_its_wait_for_the_disk_along(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A write that does not end may free a slot when it does: a request waits for that, but not without end, while the slot is held
- * by a generation that nobody reads. */
+/* A write that hangs may free a slot when it ends, so a request waits for it. But the request does not wait forever if
+ * the slot belongs to a generation that nobody reads. */
 static void test_a_disk_that_hangs_keeps_no_slot_for_the_unread(void)
 {
     enum { LONGER_THAN_ANY_WAIT_S = 3600 };
@@ -426,7 +429,8 @@ static void test_a_disk_that_hangs_keeps_no_slot_for_the_unread(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Three states have room: those of the sessions used last. A start with a lower limit drops more. */
+/* The disk has room for three states: those of the most recently used sessions. If the limit is lower at the next
+ * start, more states are removed. */
 static void test_states_stay_within_the_limit_of_the_disk(void)
 {
     reset_disk();

@@ -14,12 +14,13 @@
 #include "engine_driver.h"
 #include "snapshot_files.h"
 
-enum { LONG = 400, KEPT = 300, N_BATCH = 48 /* a prompt takes several steps, and a kill comes between two of them */ };
+/* a prompt takes several steps, so that the process can be killed between two of them */
+enum { LONG = 400, KEPT = 300, N_BATCH = 48 };
 
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_disk_stuck;
 
-/* Instead of the library's: a disk that takes for ever when the test says so. */
+/* Replaces the library's function. While is_disk_stuck is set, the disk does not answer. */
 int fsync(int fd)
 {
     while (is_disk_stuck) {
@@ -39,7 +40,7 @@ static const char *segment_of(uint32_t life)
     return name;
 }
 
-/* It takes over what the life before it left. */
+/* Opens an engine that adopts what the earlier one left. */
 static driver *open_life(uint32_t life)
 {
     char before[64];
@@ -53,7 +54,7 @@ static driver *open_life(uint32_t life)
                                              .state_dir = directory});
 }
 
-/* In a process of its own, which is killed at the end. */
+/* Runs `live` in a child process, and then kills the child. */
 static void live_and_be_killed(uint32_t life, void (*live)(driver *d))
 {
     const pid_t child = fork();
@@ -90,7 +91,7 @@ typedef struct found {
     char name[LLM_SESSION_NAME_BYTES_MAX + 8];
 } found;
 
-/* The sessions that a life begins with; n_tokens and name are the last one's. */
+/* Returns how many sessions the engine has now. n_tokens and name belong to the last one. */
 static found look_at(const driver *d)
 {
     found f = {0};
@@ -121,7 +122,7 @@ static void begin_pinned(driver *d)
 {
     say(d, "it", 1);
     pin(d, "it");
-    say(d, "it", 2); /* the client edits its last message: the file is out of date */
+    say(d, "it", 2); /* the client edits its last message, so the file is out of date */
 }
 
 static void edit_again(driver *d)
@@ -141,7 +142,7 @@ static void test_a_pinned_session_is_one_however_often_it_is_killed(void)
     const found f = look_at(d);
     CHECK_INT(f.n, 1);
     CHECK_INT(f.n_pinned, 1);
-    CHECK_INT(f.n_tokens, LONG + 4); /* the last one was not consumed */
+    CHECK_INT(f.n_tokens, LONG + 4); /* the last token was not consumed */
     CHECK_INT(n_branch_files(), 1);
     CHECK_INT(driver_close(d), 0);
 }
@@ -182,7 +183,7 @@ static void begin_reading(driver *d)
     const uint64_t asked = driver_generate(
         d, &(generate_call){.session = "it", .prompt = tokens, .n_prompt = LONG, .flags = LLM_GENERATE_COLD});
     driver_wait_started(d, asked);
-    while (driver_session(d, "it").n_tokens == 0) { /* the first step has not ended */
+    while (driver_session(d, "it").n_tokens == 0) { /* until the first step has ended */
     }
 }
 
@@ -192,7 +193,7 @@ static void begin_with_pin(driver *d)
     pin(d, "it");
 }
 
-/* What it has consumed so far is the beginning of what its file holds: the file is still right. */
+/* The tokens that are prefilled again are the beginning of the tokens in the file. So the file is still right. */
 static void test_a_prompt_that_is_read_again_costs_the_session_nothing(void)
 {
     live_and_be_killed(1, begin_with_pin);
@@ -213,7 +214,7 @@ int main(void)
     RUN_FILES(test_a_rename_that_is_killed_leaves_one_session);
     RUN_FILES(test_a_prompt_that_is_read_again_costs_the_session_nothing);
     for (uint32_t life = 0; life < 8; life++) {
-        shm_unlink(segment_of(life)); /* a failed test may have left them */
+        shm_unlink(segment_of(life)); /* remains of a failed test */
     }
     return CHECK_RESULT();
 }

@@ -16,13 +16,13 @@
 #include "dead_segment.h"
 #include "snapshot_files.h"
 
-enum { LONG = 400, TITLE = 90 /* a seed: nobody else's prompt */ };
+enum { LONG = 400, TITLE = 90 /* a seed that no other prompt has */ };
 
 static char directory[FILES_PATH_BYTES];
 
 static _Atomic uint32_t n_ms_later;
 
-/* Instead of the library's: what stamps are taken from is as late as the test says. */
+/* Replaces the library's function. Time stamps are later by n_ms_later. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     const int result = (int)syscall(SYS_clock_gettime, clock, t);
@@ -75,13 +75,13 @@ static uint64_t ask_for(driver *d, const char *name, uint64_t seed, uint32_t max
 static const answer *say(driver *d, const char *name, uint64_t seed)
 {
     const answer *a = driver_wait(d, ask_for(d, name, seed, 5));
-    n_ms_later += 2; /* the next stamp is another one */
+    n_ms_later += 2; /* so that the next time stamp differs */
     return a;
 }
 
 static const char *const abc[] = {"a", "b", "c"};
 
-/* Three sessions; a is the oldest. */
+/* Leaves three sessions, of which a is the oldest. */
 static void leave_three(void)
 {
     driver *d = open_sim(3);
@@ -150,7 +150,7 @@ static void test_all_of_them_are_told_from_the_start(void)
     }
 }
 
-/* One slot and no other: they take turns in it, and each is warm. */
+/* There is only one slot. The sessions take turns in it, and each keeps its state. */
 static void test_each_comes_back_warm(void)
 {
     leave_three();
@@ -164,7 +164,7 @@ static void test_each_comes_back_warm(void)
     CHECK_INT(count_files("llmd-session"), 3);
 }
 
-/* A new one takes the place of the one not used for longest: there are never more than there were. */
+/* A new session replaces the least recently used one. There are never more sessions than at the start. */
 static void test_a_new_session_takes_the_oldest_ones_entry(void)
 {
     leave_three();
@@ -199,7 +199,7 @@ static void test_each_does_what_it_is_told(void)
     }
 }
 
-/* The request's state is on its way when the command comes. The step of another one lets both arrive together. */
+/* The command comes while a state is loaded for the request. During another session's step, both arrive. */
 static void test_a_command_beside_a_request(void)
 {
     const llm_command_op ops[] = {LLM_COMMAND_PIN, LLM_COMMAND_RENAME, LLM_COMMAND_SAVE, LLM_COMMAND_FORK};
@@ -241,7 +241,8 @@ static void test_what_was_reset_does_not_come_back(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What was asked of the disk before a reset comes when the session is another one, whose state is being read, too. */
+/* A request asks for a state on the disk. Then the session is reset, and replaced by a fork. The first state is not
+ * used for the fork. */
 static void test_what_is_read_is_not_taken_for_what_came_after_a_reset(void)
 {
     leave_three();
@@ -265,7 +266,8 @@ static void test_what_is_read_is_not_taken_for_what_came_after_a_reset(void)
 
 /* ---- what finds no entry costs nothing ---- */
 
-/* Nobody makes way, and there are more than may be opened: the fourth is refused, and all three stay. */
+/* No session is replaced under this policy, and there are already more sessions than may be opened. So a fourth is
+ * refused, and all three stay. */
 static void test_where_nobody_makes_way_nobody_is_lost(void)
 {
     leave_three();
@@ -280,8 +282,8 @@ static void test_where_nobody_makes_way_nobody_is_lost(void)
     }
 }
 
-/* All entries are pinned but those of two histories of a session, of which one is busy: a third takes the place of the other,
- * and is served there, although there are more sessions than may be opened. */
+/* All entries are pinned, except those of a session with two histories, one of them busy. A third history replaces the
+ * idle one, although there are more sessions than may be opened. */
 static void test_a_history_makes_way_only_for_one_that_is_served(void)
 {
     driver *d = open_with(DENSE, 8, LLM_POLICY_PARK);
@@ -303,7 +305,7 @@ static void test_a_history_makes_way_only_for_one_that_is_served(void)
     driver_wait_text(d, busy);
     CHECK_INT(say(d, "a", 7)->status, LLM_OK);
     CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 2);
-    CHECK_INT(say(d, "new", 8)->status, LLM_OK); /* in the place of the idle one */
+    CHECK_INT(say(d, "new", 8)->status, LLM_OK); /* replaces the idle history of a */
     CHECK_INT(n_branches(d, "a", LLM_PIN_NONE), 1);
     CHECK_INT(say(d, "another", 9)->status, LLM_OK);
     driver_cancel(d, busy);
@@ -313,7 +315,7 @@ static void test_a_history_makes_way_only_for_one_that_is_served(void)
 
 /* ---- sessions of several histories ---- */
 
-/* Two branches of a, then others. */
+/* Leaves two branches of a, and then other sessions. */
 static void leave_two_of_a(llm_policy policy)
 {
     driver *d = open_with(DENSE, 8, policy);
@@ -338,7 +340,7 @@ static void test_each_history_is_gone_on_with(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The fourth history: the oldest of the session's own goes, and nobody else's. */
+/* A fourth history replaces the oldest history of its own session, and no other session. */
 static void test_the_limit_of_histories_holds(void)
 {
     driver *d = open_with(DENSE, 8, LLM_POLICY_PARK);
@@ -360,7 +362,7 @@ static void test_the_limit_of_histories_holds(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Where a session is one history, everything goes on in one that is there. */
+/* With branches_max = 1, a session opens no further branch. */
 static void test_with_one_history_no_other_is_opened(void)
 {
     leave_two_of_a(LLM_POLICY_EVICT);
@@ -390,7 +392,7 @@ static const answer *say_behind(driver *d, const char *name, uint32_t n_head, ui
     return a;
 }
 
-/* The same system prompt does not make it the same conversation, however long it is. */
+/* A common system prompt does not make two conversations one, however long it is. */
 static void test_a_head_continues_nobody(void)
 {
     const uint32_t heads[] = {100, 300, 390};
@@ -423,13 +425,13 @@ static void test_a_session_is_renamed_with_all_of_it(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A session is forgotten when nothing of it is left. */
+/* A session is forgotten when its last branch is gone. */
 static void test_a_name_is_forgotten_with_the_last_of_it(void)
 {
-    leave_two_of_a(LLM_POLICY_PARK); /* a, a, b, c */
+    leave_two_of_a(LLM_POLICY_PARK); /* entries: a, a, b, c */
     driver *d = open_with(DENSE, 1, LLM_POLICY_PARK);
     CHECK_INT(say(d, "e", 5)->status, LLM_OK);
-    CHECK_INT(d->n_forgotten, 0); /* the other branch of a is there */
+    CHECK_INT(d->n_forgotten, 0); /* the other branch of a still exists */
     CHECK_INT(say(d, "f", 6)->status, LLM_OK);
     CHECK_INT(d->n_forgotten, 1);
     CHECK_STR(d->forgotten, "a");
@@ -438,7 +440,7 @@ static void test_a_name_is_forgotten_with_the_last_of_it(void)
 
 /* ---- pins ---- */
 
-/* Four pinned sessions, where three may be open. */
+/* Opens an engine with four pinned sessions, although only three may be opened. */
 static driver *open_with_four_pinned(llm_policy policy)
 {
     const char *names[] = {"a", "b", "c", "e"};
@@ -470,7 +472,7 @@ static void test_a_pin_outlives_a_start_with_fewer_entries(void)
     }
 }
 
-/* However many are pinned, others find an entry; and no more can be pinned. */
+/* Pinned sessions do not take all entries. But no further session can be pinned. */
 static void test_pins_leave_entries_to_others(void)
 {
     driver *d = open_with_four_pinned(LLM_POLICY_PARK);
@@ -508,7 +510,7 @@ static void test_a_pinned_session_that_is_reset_stays_pinned(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The branch used last stays, and it is not the one that was pinned. */
+/* A reset keeps the most recently used branch, which is not the pinned one. */
 static void test_a_reset_keeps_the_pin_of_the_session(void)
 {
     driver *d = open_sim(4);
@@ -525,7 +527,7 @@ static void test_a_reset_keeps_the_pin_of_the_session(void)
 
 /* ---- kills ---- */
 
-/* Their tokens are known from the segment alone, and their states are gone. */
+/* The segment has only the tokens of the sessions. Their states are lost. */
 static void test_what_a_kill_left_is_known_by_its_tokens(void)
 {
     int32_t tokens[2][LONG];
@@ -549,7 +551,7 @@ static void test_what_a_kill_left_is_known_by_its_tokens(void)
 
 /* ---- those that have no entry ---- */
 
-/* a and p, of which p is pinned, are longer than the context. */
+/* Opens an engine whose context is shorter than sessions a and p. Session p is pinned. */
 static driver *open_with_two_waiting(uint32_t idle_s_max)
 {
     driver *d = open_sim(4);
@@ -581,7 +583,7 @@ static void test_what_waits_is_counted_and_comes_back(void)
     make_prompt(tokens, LONG, 5);
     const generate_call call = {.session = "b", .prompt = tokens, .n_prompt = LONG / 4, .max_tokens = 5};
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
-    d->forks_beside = true; /* the names are taken */
+    d->forks_beside = true; /* the names belong to sessions without an entry */
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "b", "a", UINT32_MAX))->status, LLM_EXISTS);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_RENAME, 0, "b", "p"))->status, LLM_EXISTS);
     CHECK_INT(driver_close(d), 0);
@@ -627,7 +629,7 @@ static void test_what_waits_expires_unless_it_is_pinned(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The shared memory has room for the entries that are asked for, and no others: the pinned and the newest get them. */
+/* The shared memory has room for all but one entry. The pinned session and the newest ones get entries. */
 static void test_entries_that_memory_has_no_room_for(void)
 {
     leave_three();
@@ -665,7 +667,7 @@ static void test_entries_that_memory_has_no_room_for(void)
 
 static _Atomic uint32_t n_directory_syncs;
 
-/* Instead of the library's: counts. */
+/* Replaces the library's function, and counts the calls for directories. */
 int fsync(int fd)
 {
     struct stat facts;
