@@ -45,7 +45,8 @@ static uint64_t in_memory(driver *d)
     return driver_counter(d, LLM_COUNTER_PARKED_MEMORY_BYTES);
 }
 
-/* In the middle of answers that nobody reads: each makes way for the next, and the last for another one. */
+/* Parks N_PARKED generations that nobody reads, so that their states exceed the budget. Each is parked for the next
+ * one, and the last one for `another`. */
 static void park_under_requests(driver *d, uint64_t *requests)
 {
     for (uint32_t i = 0; i < N_PARKED; i++) {
@@ -58,7 +59,8 @@ static void park_under_requests(driver *d, uint64_t *requests)
     CHECK(in_memory(d) > N_PARKED * BUDGET_BYTES);
 }
 
-/* Nobody parks anything afterwards, and the memory goes back all the same: to the disk, or, without one, altogether. */
+/* The requests end, and nothing else is parked. The memory is freed nevertheless: states go to the disk, or are dropped
+ * if there is no disk. */
 static void what_ends_is_within_the_budget(const char *state_dir)
 {
     uint64_t requests[N_PARKED];
@@ -70,7 +72,8 @@ static void what_ends_is_within_the_budget(const char *state_dir)
     driver_wait_all(d);
     for (uint32_t i = 0; i < N_PARKED; i++) {
         driver_wait(
-            d, driver_unsave(d, 0, "nothing")); /* the store has written what it was given before, the next is next */
+            d, driver_unsave(
+                   d, 0, "nothing")); /* waits until the store has done its earlier jobs; it gets one state at a time */
     }
     CHECK(in_memory(d) <= BUDGET_BYTES);
     CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), state_dir != NULL ? 0 : N_PARKED);
@@ -88,7 +91,7 @@ static void test_what_ends_without_a_disk_goes(void)
     what_ends_is_within_the_budget(NULL);
 }
 
-/* All of them end at once, and the store takes one at a time. */
+/* All sessions end together, and the store takes one state at a time. */
 static void test_a_stop_drops_no_state(void)
 {
     uint64_t requests[N_PARKED];

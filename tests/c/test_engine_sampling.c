@@ -11,7 +11,7 @@ enum { N_PROMPT = 60, N_FREE = 4 };
 #define DIGITS "{\"grammar\":\"root ::= ([0-9]+ \\\" \\\")* \\\"!\\\"\"}"
 #define FAULTY "{\"grammar\":\"root ::= nothing\"}"
 #define DEAD_END "{\"grammar\":\"root ::= \\\"12\\\" <[258]> \\\"3\\\"\"}"
-/* The answer so far can be divided in thousands of ways, so a token of it is picked by a thread. */
+/* This grammar can divide a number in thousands of ways. So a thread picks its tokens. */
 #define SLOW "{\"grammar\":\"root ::= a{1,30}\\na ::= b{1,30}\\nb ::= [0-9]{1,30}\"}"
 
 static const char *const classes[] = {"sim:dense,length=0", "sim:window,length=0", "sim:recurrent,length=0",
@@ -64,7 +64,7 @@ static void others_say_what_they_say_alone(void)
     }
 }
 
-/* A session goes on from where its last answer with a form ended. */
+/* A session continues after an answer with a grammar. */
 static void warm_equals_cold(void)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
@@ -104,7 +104,7 @@ static void what_fails_harms_nobody(void)
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_FAILED);
         CHECK_INT(a->finished.status, LLM_CONSTRAINT);
         CHECK(is_of(a->text, "12"));
-        const generate_call again = call_of(prompt, "bad", NULL, 2); /* the session is as good as before */
+        const generate_call again = call_of(prompt, "bad", NULL, 2); /* the session is still usable */
         a = driver_wait(d, driver_generate(d, &again));
         CHECK(a->finished.status == LLM_OK && a->n_reused + 1 >= N_PROMPT);
         CHECK(driver_equals_cold(alone, &again, a));
@@ -114,7 +114,7 @@ static void what_fails_harms_nobody(void)
     CHECK_INT(driver_close(alone), 0);
 }
 
-/* Each of these at some moment of its life, a thread at it or not. */
+/* Each command comes at a random time, whether or not a thread is picking a token. */
 static void whatever_happens_to_it(void)
 {
     random_source random = {11};
@@ -151,7 +151,7 @@ static void whatever_happens_to_it(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The engine stops with threads at work. */
+/* The engine stops while threads pick tokens. */
 static void it_may_be_stopped(void)
 {
     int32_t prompt[N_PROMPT];
@@ -169,7 +169,7 @@ static void it_may_be_stopped(void)
     }
 }
 
-/* Short of cells, the newest makes way in the middle of what it says, and goes on later. */
+/* If cells run out, the newest generation is parked in the middle of its answer, and continues later. */
 static void it_is_parked_and_goes_on(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=260",
@@ -213,7 +213,8 @@ static void tokens_are_told(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* It ends neither by itself nor by a stop string before its least length, and by its stop token as by the model's end. */
+/* Before min_tokens, neither the model nor a stop string ends the answer. A stop token ends it as the model's own end
+ * does. */
 static void least_length_and_stop_tokens(void)
 {
     driver *d = driver_open_model("sim:dense,length=3");
@@ -236,7 +237,7 @@ static void least_length_and_stop_tokens(void)
     CHECK_STR(a->text, "123");
     call.constraint = "{\"grammar\":\"root ::= \\\"12\\\" <[257]> \\\"3\\\"\",\"preserved\":[257]}";
     a = driver_wait(d, driver_generate(d, &call));
-    CHECK_STR(a->text, "12<|im_start|>3"); /* a control token of the form is text, as no other is */
+    CHECK_STR(a->text, "12<|im_start|>3"); /* only a control token of the grammar appears in the text */
     CHECK_INT(driver_close(d), 0);
 }
 

@@ -48,7 +48,7 @@ static bool is_open(const driver *d, uint32_t owner, const char *name)
 
 /* ---- pins ---- */
 
-/* Whatever else is asked under its name, the history that was pinned is gone on with. */
+/* Other prompts in the same session do not remove the pinned history, so a later prompt continues it. */
 static void test_a_pinned_history_outlives_other_prompts(void)
 {
     static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT, LLM_POLICY_PARK};
@@ -72,7 +72,8 @@ static void test_a_pinned_history_outlives_other_prompts(void)
     }
 }
 
-/* A branch opened later is pinned with its session, makes way for the next one, and is free again with the others. */
+/* A branch that is opened later is pinned with its session, but the next branch may replace it. After the unpin, all
+ * branches can be removed. */
 static void test_later_branches_are_pinned_with_their_session(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -83,7 +84,7 @@ static void test_later_branches_are_pinned_with_their_session(void)
     const uint32_t entry = say(d, OWN, "a", 2)->entry;
     CHECK_INT(llm_session_table_entry(d->session_table, entry, &view), LLM_OK);
     CHECK_INT(view.is_pinned, LLM_PIN_SESSION);
-    CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* in place of the second */
+    CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* replaces the second branch */
     CHECK(say(d, OWN, "a", 2)->n_reused == 0);
     CHECK(say(d, OWN, "a", 1)->n_reused > 0);
     CHECK_INT(pin(d, OWN, "a", false), LLM_OK);
@@ -102,7 +103,7 @@ static void test_pins_leave_room(void)
         .model = "sim:dense", .n_sessions = 8, .n_owners = 2, .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(d->info.n_pins_max, 6);
     static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
-    for (uint32_t i = 0; i < 6; i++) { /* 6 in all, of one owner 5 */
+    for (uint32_t i = 0; i < 6; i++) { /* 6 pins in total, of which one owner may have 5 */
         CHECK_INT(say(d, OWN, names[i], i)->status, LLM_OK);
         CHECK_INT(pin(d, OWN, names[i], true), i < 5 ? LLM_OK : LLM_PINS);
     }
@@ -110,11 +111,11 @@ static void test_pins_leave_room(void)
     CHECK_INT(pin(d, OTHER, "a", true), LLM_OK);
     CHECK_INT(say(d, OTHER, "b", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OTHER, "b", true), LLM_PINS);
-    CHECK_INT(pin(d, OWN, "a", true), LLM_OK); /* it is pinned already */
+    CHECK_INT(pin(d, OWN, "a", true), LLM_OK); /* the session is already pinned, so this needs no further pin */
     CHECK_INT(pin(d, OWN, "a", false), LLM_OK);
     CHECK_INT(pin(d, OTHER, "b", true), LLM_OK);
     CHECK_INT(pin(d, OTHER, "nobody", true), LLM_NOT_FOUND);
-    CHECK_INT(say(d, OWN, "new", 9)->status, LLM_OK); /* there is always room for another session */
+    CHECK_INT(say(d, OWN, "new", 9)->status, LLM_OK); /* pins always leave an entry for another session */
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -122,7 +123,8 @@ static void test_pins_leave_room(void)
 
 static void test_a_parked_session_that_can_never_come_back_fails(void)
 {
-    for (uint32_t pins = 0; pins < 2; pins++) { /* refuse; or evict, and the other one is pinned */
+    /* first with policy refuse, then with policy evict and the other session pinned */
+    for (uint32_t pins = 0; pins < 2; pins++) {
         driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
                                                       .n_sessions = 3,
                                                       .capacity_policy = pins ? LLM_POLICY_EVICT : LLM_POLICY_REFUSE});
@@ -134,7 +136,7 @@ static void test_a_parked_session_that_can_never_come_back_fails(void)
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_FAILED);
         CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "kv_cache_full");
         CHECK_INT(driver_wait(d, driver_close_session(d, OWN, "other"))->status, LLM_OK);
-        CHECK(say(d, OWN, "parked", 1)->n_reused > 0); /* nothing was lost by asking */
+        CHECK(say(d, OWN, "parked", 1)->n_reused > 0); /* the failed request has lost nothing */
         CHECK_INT(driver_close(d), 0);
     }
 }
@@ -190,7 +192,7 @@ static void test_endless_generations_leave_a_slot_to_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Who has fewer slots is served first, though another has waited longer. */
+/* The owner with fewer slots is served first, even if another owner's request has waited longer. */
 static void test_the_owner_with_the_fewest_slots_is_next(void)
 {
     driver *d = open_for_two(LLM_POLICY_PARK, 4);
@@ -225,7 +227,7 @@ static void test_queues_have_room_for_others(void)
     uint32_t n_refused = 0;
     for (uint32_t i = 0; i < N; i++) {
         requests[i] = endless(d, OWN, NULL, i);
-        if (i == 0) { /* it has begun: the others wait */
+        if (i == 0) { /* the first request has begun; the others wait */
             driver_wait_text(d, requests[i]);
         }
     }
@@ -237,12 +239,13 @@ static void test_queues_have_room_for_others(void)
     }
     driver_wait_all(d);
     CHECK_INT(n_refused,
-              N - 3 * LLM_SCRATCH_QUEUE_MAX / 4 - 1); /* three quarters of the queue, and the one that runs */
+              /* those that exceed three quarters of the queue and the running request */
+              N - 3 * LLM_SCRATCH_QUEUE_MAX / 4 - 1);
     llm_engine_set_owners(d->engine, 1);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Busy sessions cannot be given up for others: of their entries, too, one owner has its share. */
+/* Busy sessions cannot be replaced, so an owner with busy sessions cannot use all entries. */
 static void test_busy_sessions_leave_entries_to_others(void)
 {
     driver *d = open_for_two(LLM_POLICY_EVICT, 4);
@@ -252,7 +255,8 @@ static void test_busy_sessions_leave_entries_to_others(void)
     CHECK_STR(llm_word(LLM_STATUSES, (int)more->status), "capacity_exhausted");
     driver_fence(d);
     CHECK(!is_open(d, OWN, "d"));
-    const uint64_t behind = driver_generate(d, call_of(OWN, "a", 0)); /* it goes on with what runs there */
+    /* waits for the request that runs in this session */
+    const uint64_t behind = driver_generate(d, call_of(OWN, "a", 0));
     CHECK_INT(say(d, OTHER, "d", 3)->status, LLM_OK);
     driver_cancel(d, busy[0]);
     CHECK_INT(driver_wait(d, behind)->status, LLM_OK);
@@ -262,7 +266,7 @@ static void test_busy_sessions_leave_entries_to_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Nobody is given up under refuse: room for the others is left before it is gone. */
+/* Policy refuse replaces no session, so an owner cannot use all entries. */
 static void test_entries_that_nobody_gives_up_are_not_all_for_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -271,7 +275,7 @@ static void test_entries_that_nobody_gives_up_are_not_all_for_one(void)
     for (uint32_t i = 0; i < 4; i++) {
         CHECK_INT(say(d, OWN, names[i], i)->status, i < 3 ? LLM_OK : LLM_CAPACITY);
     }
-    CHECK_INT(say(d, OWN, "a", 9)->status, LLM_OK); /* in its only branch */
+    CHECK_INT(say(d, OWN, "a", 9)->status, LLM_OK); /* continues the session's only branch */
     CHECK_INT(say(d, OTHER, "a", 1)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }
@@ -288,7 +292,8 @@ static void test_the_greedy_owner_gives_first(void)
     driver_fence(d);
     CHECK(is_open(d, OTHER, "oldest"));
     CHECK(!is_open(d, OWN, "a") && !is_open(d, OWN, "b") && is_open(d, OWN, "c"));
-    for (uint32_t i = 0; i < 2; i++) { /* up to an equal part the other takes from it */
+    /* the other owner replaces sessions of the first one until both have the same number */
+    for (uint32_t i = 0; i < 2; i++) {
         CHECK_INT(say(d, OTHER, names[i], 1 + i)->status, LLM_OK);
     }
     driver_fence(d);
@@ -296,7 +301,8 @@ static void test_the_greedy_owner_gives_first(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The one state of another owner stays in memory, though it has waited longest: who parks more gives first. */
+/* If one owner has more parked states, that owner's states are dropped first. The other owner's only state stays,
+ * although it is the oldest. */
 static void test_the_budget_of_parked_states_is_shared(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64",
@@ -322,21 +328,23 @@ static void test_a_session_that_is_evicted_is_told(void)
     driver *d =
         driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
-    CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* another branch */
+    CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* a second branch */
     CHECK_INT(say(d, OTHER, "b", 3)->status, LLM_OK);
     CHECK_INT(say(d, OTHER, "c", 4)->status, LLM_OK);
-    CHECK_INT(d->n_forgotten, 0); /* a branch has gone, not the session */
+    CHECK_INT(d->n_forgotten, 0); /* only a branch was replaced, not the session */
     CHECK_INT(say(d, OTHER, "d", 5)->status, LLM_OK);
     CHECK_INT(d->n_forgotten, 1);
     CHECK(d->forgotten_owner == OWN && strcmp(d->forgotten, "a") == 0);
-    CHECK_INT(driver_wait(d, driver_close_session(d, OTHER, "d"))->status, LLM_OK); /* who asked for it knows */
+    /* a CLOSE causes no FORGOTTEN event */
+    CHECK_INT(driver_wait(d, driver_close_session(d, OTHER, "d"))->status, LLM_OK);
     CHECK_INT(say(d, OTHER, NULL, 6)->status, LLM_OK);
     driver_fence(d);
     CHECK_INT(d->n_forgotten, 1);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* More than the event ring takes: a name for each session is driven out by the next, and nobody drains. */
+/* Each new session replaces the one before, which causes a FORGOTTEN event. Nobody drains the ring, so there are more
+ * events than it can hold. */
 static void test_names_given_up_wait_for_room(void)
 {
     enum { N = 3000 };
@@ -362,7 +370,7 @@ static void test_names_given_up_wait_for_room(void)
         n_answered += driver_answer(d, i)->status == LLM_OK;
     }
     CHECK(n_answered > 0);
-    CHECK_INT(d->n_forgotten, n_answered - 1); /* all but the one that is open */
+    CHECK_INT(d->n_forgotten, n_answered - 1); /* all sessions except the open one */
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -379,7 +387,7 @@ static void test_a_session_whose_time_is_over_is_told(void)
 
 /* ---- storm ---- */
 
-/* Random commands of three owners on pools that are too small: every request ends, whatever the policy. */
+/* Sends random commands of three owners to an engine that is too small. Every request ends under every policy. */
 static void rage(const char *class, llm_policy policy, uint64_t seed, const char *directory)
 {
     enum { N_COMMANDS = 500 };

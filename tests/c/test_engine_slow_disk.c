@@ -14,7 +14,7 @@ enum { PROMPT = 40, N_PINS = 300, N_RESETS = 3 * LLM_REQUESTS_MAX, N_SESSIONS = 
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_held;
 
-/* Instead of the library's. */
+/* Replaces the library's function. While is_held is set, the disk does not answer. */
 int fsync(int fd)
 {
     while (is_held) {
@@ -56,7 +56,8 @@ static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
     CHECK_INT(driver_wait(d, ask_for(d, NULL, 3))->status, LLM_OK);
     driver_cancel(d, endless);
     CHECK_INT(driver_wait(d, endless)->finished.outcome, LLM_OUTCOME_CANCELLED);
-    const uint64_t closing = driver_close_session(d, 0, "c"); /* ends what it can, and is answered later */
+    /* the session's request ends immediately, and the reply comes later */
+    const uint64_t closing = driver_close_session(d, 0, "c");
     CHECK_INT(driver_wait(d, closed)->finished.outcome, LLM_OUTCOME_CANCELLED);
     CHECK(!driver_answer(d, pins[0])->is_over);
     CHECK_INT(driver_wait(d, pins[N_PINS - 1])->status, LLM_OVERLOADED);
@@ -73,8 +74,8 @@ static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Each reset of a pinned session waits until its file is written, and is never refused: however many of them wait, commands
- * that need no disk are carried out. */
+/* Each reset of a pinned session waits for the disk, and none is refused. Commands that need no disk are carried out
+ * meanwhile. */
 static void test_removals_that_wait_for_the_disk_keep_nobody_waiting(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=20000", .state_dir = directory});
@@ -98,7 +99,8 @@ static void test_removals_that_wait_for_the_disk_keep_nobody_waiting(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* More results than replies have room, when the engine stops and nobody has taken an event: each command gets its reply. */
+/* The engine stops before an event was taken. There are more results of the disk than replies fit into the ring. Each
+ * command nevertheless gets its reply. */
 static void test_results_of_the_disk_without_room_are_answered_after_the_stop(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0", .state_dir = directory});
@@ -118,7 +120,8 @@ static void test_results_of_the_disk_without_room_are_answered_after_the_stop(vo
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Two slots, memory for four parked states and their logits, three of them at rest; by four_states_in_flight, four on their way. */
+/* Opens an engine with two slots, and memory for the logits and for four parked states, of which three are not being
+ * written. With four_states_in_flight, four more may be on their way to the disk. */
 static driver *open_small(void)
 {
     return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024,ctx=65536,step_us=2000",
@@ -138,8 +141,8 @@ static const answer *say(driver *d, uint32_t i)
     return driver_wait(d, ask_for(d, name, 3));
 }
 
-/* Parked states that the disk does not take are dropped once a wait for it has ended: new sessions begin, nothing that decodes
- * stops, and no session loses its tokens. */
+/* The disk hangs. After a wait, parked states that it has not taken are dropped. New sessions begin, running
+ * generations continue, and no session loses its tokens. */
 static void test_new_sessions_do_not_wait_for_a_disk_that_hangs(void)
 {
     driver *d = open_small();
@@ -162,16 +165,16 @@ static void test_new_sessions_do_not_wait_for_a_disk_that_hangs(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What is asked of the disk behind a write that does not end is read again from its tokens in the end. */
+/* A read waits behind a write that hangs. After a wait, the session's tokens are prefilled instead. */
 static void test_a_session_on_a_disk_that_hangs_is_read_again(void)
 {
     driver *d = open_small();
     for (uint32_t i = 0; i < N_SESSIONS; i++) {
         CHECK_INT(say(d, i)->status, LLM_OK);
-        driver_wait(d, driver_unsave(d, 0, "nothing")); /* the store has written what it was given before */
+        driver_wait(d, driver_unsave(d, 0, "nothing")); /* waits until the store has done its earlier jobs */
     }
     is_held = true;
-    CHECK_INT(say(d, N_SESSIONS)->status, LLM_OK); /* another state is on its way */
+    CHECK_INT(say(d, N_SESSIONS)->status, LLM_OK); /* its state is being written */
     const answer *a = say(d, 0);
     CHECK_INT(a->status, LLM_OK);
     CHECK_INT(a->reason, LLM_REASON_TORN);
@@ -181,7 +184,7 @@ static void test_a_session_on_a_disk_that_hangs_is_read_again(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A copy of a state takes memory while it is made: none is where states on their way to the disk have it all. */
+/* Copying a state needs memory. If states on their way to the disk use all of it, no copy is made. */
 static void test_a_copy_waits_for_no_memory_that_is_in_flight(void)
 {
     driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024",
@@ -189,7 +192,7 @@ static void test_a_copy_waits_for_no_memory_that_is_in_flight(void)
                                                        .n_parked_max = N_SESSIONS,
                                                        .parked_bytes_max = 1,
                                                        .capacity_policy = LLM_POLICY_PARK,
-                                                       .exact = 1, /* a copy is one of bytes */
+                                                       .exact = 1, /* so that a copy copies bytes */
                                                        .state_dir = directory},
                                  one_state_in_flight);
     CHECK_INT(say(d, 1)->status, LLM_OK);

@@ -38,14 +38,15 @@ static void one_state_at_a_time(driver *d)
     d->engine->ledger.n_in_flight_max = 1;
 }
 
-/* Parked, and its state written: what the store does comes in order. */
+/* Parks the session, and waits until its state is written. The store does its jobs in order. */
 static void put_on_the_disk(driver *d, uint32_t owner, const char *name)
 {
     CHECK_INT(driver_wait(d, driver_park(d, owner, name))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_unsave(d, owner, "nothing"))->status, LLM_NOT_FOUND);
 }
 
-/* Answered again as soon as it is over. The count of answers, when `awaited` has started or enough were given. */
+/* Each of the n requests is sent again as soon as it is over. Returns how many requests were over before `awaited`
+ * started, or PATIENCE. */
 static uint32_t keep_busy(driver *d, uint64_t awaited, uint64_t *asked, uint32_t n,
                           uint64_t (*again)(driver *d, uint32_t k))
 {
@@ -69,7 +70,8 @@ static uint64_t newcomer(driver *d, uint32_t k)
     return begin(d, OWN, name, LONG, 100 + k, 40);
 }
 
-/* Every newcomer's state goes to the disk as it makes way for the next, and there is room for one on the way. */
+/* Each new session replaces the one before, whose state is written to the disk. Only one state at a time may be on its
+ * way. */
 static void newcomers_leave_a_turn_to_who_is_on_the_disk(void)
 {
     files_make_directory(directory);
@@ -129,7 +131,7 @@ static uint64_t own_again(driver *d, uint32_t k)
     return begin(d, OWN, name, LONGER + 7 * ((k + 4) / 8), 10 + (k + 4) % 8, 60);
 }
 
-/* One owner's share of the slots is what its sessions in memory may count on, however many they are. */
+/* An owner's sessions in memory may use only this owner's share of the slots, however many they are. */
 static void one_owners_sessions_leave_a_slot_to_anothers_on_the_disk(void)
 {
     files_make_directory(directory);
@@ -150,7 +152,8 @@ static void one_owners_sessions_leave_a_slot_to_anothers_on_the_disk(void)
         say(d, OWN, name, 10 + i);
         CHECK_INT(driver_wait(d, driver_park(d, OWN, name))->status, LLM_OK);
     }
-    const uint64_t stepping = begin(d, 3, NULL, 20, 9, 0); /* all of the following come between two steps */
+    /* so that all of the following commands arrive between two steps */
+    const uint64_t stepping = begin(d, 3, NULL, 20, 9, 0);
     driver_wait_text(d, stepping);
     for (uint32_t i = 0; i < 5; i++) {
         const char name[] = {(char)('a' + i), 0};
@@ -164,7 +167,7 @@ static void one_owners_sessions_leave_a_slot_to_anothers_on_the_disk(void)
     files_remove_directory(directory);
 }
 
-/* One asks for cells that only the other can leave, which is to begin after it. */
+/* The first request needs cells of a session whose own request is to begin after the first one. */
 static void who_holds_the_cells_does_not_wait_for_who_needs_them(void)
 {
     static const llm_policy policies[] = {LLM_POLICY_EVICT, LLM_POLICY_REFUSE, LLM_POLICY_PARK};
@@ -178,7 +181,7 @@ static void who_holds_the_cells_does_not_wait_for_who_needs_them(void)
         CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, OWN, "loaded", "label"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, OWN, "loaded", "label"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, begin(d, OWN, "holder", 600, 2, 5))->status, LLM_OK);
-        (void)begin(d, OWN, NULL, 20, 3, 30); /* both of the following are likely to be taken at once */
+        (void)begin(d, OWN, NULL, 20, 3, 30); /* so that the following two requests arrive together */
         generate_call call = call_of(OWN, "loaded", 510, 1, 5);
         const uint64_t first = driver_generate(d, &call);
         call = call_of(OWN, "holder", 610, 2, 5);
@@ -191,7 +194,8 @@ static void who_holds_the_cells_does_not_wait_for_who_needs_them(void)
     }
 }
 
-/* What it held is parked, and the cells for that are held by one that nobody reads: without it, it can begin. */
+/* The scratch session's tokens are parked. A generation that nobody reads holds the cells that they need. The request
+ * begins without those tokens. */
 static void a_scratch_session_needs_no_more_than_a_new_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=500",
@@ -269,7 +273,7 @@ static void who_is_refused_has_cost_nobody_a_branch(void)
 static const char *const left[] = {"a", "b", "c", "e", "f", "g"};
 enum { N_PARKED = 6 };
 
-/* All of them, the first the oldest, left in files; then with two slots. */
+/* Leaves N_PARKED sessions in files, the first one the oldest. Then opens an engine with two slots. */
 static void open_parked(const char *simulated, void (*before_start)(driver *d), driver **out)
 {
     llm_engine_options options = {
@@ -277,7 +281,7 @@ static void open_parked(const char *simulated, void (*before_start)(driver *d), 
     driver *d = driver_open(&options);
     for (uint32_t i = 0; i < N_PARKED; i++) {
         say(d, OWN, left[i], 1 + i);
-        usleep(2000); /* the next stamp is another one */
+        usleep(2000); /* so that the next time stamp differs */
     }
     CHECK_INT(driver_close(d), 0);
     options.n_sessions = 2;
@@ -285,7 +289,7 @@ static void open_parked(const char *simulated, void (*before_start)(driver *d), 
     *out = driver_open_then(&options, before_start);
 }
 
-/* A command for each of them at once, beside a generation: all are carried out, and nobody makes way. */
+/* Sends a SAVE for each session, while a generation runs. All of them succeed, and no session is replaced. */
 static void commands_for_all_that_are_parked_cost_nobody_anything(void)
 {
     uint64_t saved[N_PARKED];
@@ -307,7 +311,7 @@ static void commands_for_all_that_are_parked_cost_nobody_anything(void)
     files_remove_directory(directory);
 }
 
-/* Room for one state on its way: the other one's stays where it is until there is room. */
+/* Only one state may be in flight. The other session's state stays on the disk until then. */
 static void two_that_come_back_together_both_have_their_states(void)
 {
     files_make_directory(directory);
@@ -323,7 +327,7 @@ static void two_that_come_back_together_both_have_their_states(void)
     files_remove_directory(directory);
 }
 
-/* Each FORK copies 64 MiB and parks another session, which takes longer than the gap that is left. */
+/* Each FORK copies 64 MiB and parks another session. This takes longer than gap_ms_target. */
 static void a_burst_of_forks_leaves_steps_to_who_decodes(void)
 {
     enum { N_FORKS = 10 };

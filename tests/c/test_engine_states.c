@@ -31,8 +31,8 @@ static generate_call call_of(const char *session, uint32_t n_prompt, uint32_t ma
     return (generate_call){.session = session, .prompt = long_prompt(), .n_prompt = n_prompt, .max_tokens = max_tokens};
 }
 
-/* A generation that stands still in that state: paused, which is not timing but is only seen afterwards; so it is tried
- * until it is so. Its number, or 0. */
+/* Returns the number of a generation that is paused in this state, or 0. Whether it was still in the state when the
+ * pause came is known only afterwards. So this may need several tries. */
 static uint64_t stand_still_in(driver *d, llm_state state, const char *session)
 {
     for (int i = 0; i < N_TRIES; i++) {
@@ -65,7 +65,8 @@ static void do_verb(driver *d, verb v, uint64_t request, const char *session)
     }
 }
 
-/* What the session is after the verb: cancelled ones are valid at what they consumed. */
+/* Checks the session after the verb. A cancelled generation leaves a valid session with the tokens that were
+ * consumed. */
 static void check_after(driver *d, verb v, const answer *a, const char *session, uint32_t n_before)
 {
     static int32_t tokens[8192];
@@ -117,14 +118,14 @@ static void from_decode(void)
     end_a_running_one(LLM_STATE_DECODE);
 }
 
-/* Two wait behind one that stands still: cancel takes one of them, reset and close all three. */
+/* Two requests wait for a paused one. A cancel ends one of them; a reset or a close ends all three. */
 static void from_waiting(void)
 {
     for (int v = 0; v < N_VERBS; v++) {
         driver *d = open_slow("hybrid");
         uint64_t first = stand_still_in(d, LLM_STATE_PREFILL, "it");
         CHECK(first != 0);
-        generate_call call = call_of("it", LONG, 1); /* continues the busy branch: waits */
+        generate_call call = call_of("it", LONG, 1); /* this continues the busy branch, so it waits */
         uint64_t second = driver_generate(d, &call), third = driver_generate(d, &call);
         driver_fence(d);
         CHECK(driver_answer(d, second)->is_admitted && !driver_answer(d, second)->is_started);
@@ -158,7 +159,7 @@ static void from_idle_and_never(void)
         generate_call call = call_of("it", 100, 5);
         uint64_t request = driver_generate(d, &call);
         uint32_t entry = driver_wait(d, request)->entry;
-        driver_cancel(d, request); /* over already */
+        driver_cancel(d, request); /* the request is already over */
         CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_state(d, entry), LLM_STATE_EMPTY);
@@ -170,7 +171,8 @@ static void from_idle_and_never(void)
     }
 }
 
-/* A failed step left it torn: cancel has nothing to do, reset empties it, close frees it; the next request is right. */
+/* A failed step has torn the session. Cancel does nothing, reset empties it, and close removes it. The next request is
+ * right. */
 static void from_torn(void)
 {
     for (int i = 0; i < 4 * N_VERBS; i++) {
@@ -191,7 +193,7 @@ static void from_torn(void)
     }
 }
 
-/* Without any pause: the cancel is seen between two chunks of a long prompt, or within one. */
+/* Without a pause: the engine sees the cancel during or after one of several prefill calls. */
 static void a_long_prefill_is_cancelled_on_its_way(void)
 {
     for (int i = 0; i < 4; i++) {
@@ -205,7 +207,7 @@ static void a_long_prefill_is_cancelled_on_its_way(void)
             driver_cancel(d, request);
             const answer *a = driver_wait(d, request);
             if (a->finished.outcome == LLM_OUTCOME_CANCELLED) {
-                n_early += a->finished.n_prefilled < LONG; /* none, if the first call was given up */
+                n_early += a->finished.n_prefilled < LONG; /* 0 if the first call was aborted */
                 CHECK_INT(a->finished.n_resident, a->finished.n_prefilled);
             }
         }
@@ -214,7 +216,8 @@ static void a_long_prefill_is_cancelled_on_its_way(void)
     }
 }
 
-/* A paused one holds its entry and is not stepped; the others go on; it ends as if nothing had been. */
+/* A paused generation keeps its entry, and takes part in no step. Others continue. After the pause, it generates the
+ * same text as without a pause. */
 static void a_pause_changes_nothing_but_time(void)
 {
     driver *d = open_slow("hybrid");
@@ -250,9 +253,10 @@ static void a_full_engine_refuses(void)
     const answer *refused = driver_wait(d, driver_generate(d, &c));
     CHECK_INT(refused->finished.outcome, LLM_OUTCOME_REFUSED);
     CHECK_STR(llm_word(LLM_STATUSES, (int)refused->status), "capacity_exhausted");
-    CHECK(driver_wait(d, driver_generate(d, &a))->n_reused > 0); /* nobody lost anything */
+    /* the refused request has cost no session its tokens */
+    CHECK(driver_wait(d, driver_generate(d, &a))->n_reused > 0);
     CHECK(driver_wait(d, driver_generate(d, &b))->n_reused > 0);
-    c.session = NULL; /* scratch has an entry of its own */
+    c.session = NULL; /* scratch requests have entries of their own */
     CHECK_INT(driver_wait(d, driver_generate(d, &c))->status, LLM_OK);
     c.session = "c";
     driver_wait(d, driver_close_session(d, 0, "a"));
@@ -272,7 +276,7 @@ static void a_full_engine_evicts_the_oldest_idle(void)
     driver_wait(d, driver_generate(d, &idle));
     uint64_t busy = stand_still_in(d, LLM_STATE_PREFILL, "busy");
     CHECK(busy != 0);
-    CHECK_INT(driver_wait(d, driver_generate(d, &third))->status, LLM_OK); /* in the place of "idle" */
+    CHECK_INT(driver_wait(d, driver_generate(d, &third))->status, LLM_OK); /* replaces "idle" */
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "idle"))->status, LLM_NOT_FOUND);
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_EVICTED), 1);
     uint64_t also_busy = stand_still_in(d, LLM_STATE_PREFILL, "third");
@@ -297,7 +301,7 @@ static void a_busy_session_has_a_bounded_queue(void)
     const answer *refused = driver_wait(d, driver_generate(d, &call));
     CHECK_INT(refused->finished.outcome, LLM_OUTCOME_REFUSED);
     CHECK_STR(llm_word(LLM_STATUSES, (int)refused->status), "queue_full");
-    driver_cancel(d, waiting[3]); /* makes room */
+    driver_cancel(d, waiting[3]); /* makes room in the queue */
     uint64_t last = driver_generate(d, &call);
     driver_fence(d);
     CHECK(!driver_answer(d, last)->is_over);
@@ -343,18 +347,19 @@ static void prompts_that_cannot_be_are_refused(void)
     call.n_prompt = 99;
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK(a->finished.outcome == LLM_OUTCOME_LENGTH || a->finished.outcome == LLM_OUTCOME_END);
-    CHECK_INT(a->finished.n_generated, 1); /* clamped to the context */
+    CHECK_INT(a->finished.n_generated, 1); /* the context has room for only one more token */
     int32_t bad[] = {260, 512}, negative[] = {-1};
     call = (generate_call){.session = "it", .prompt = bad, .n_prompt = 2, .max_tokens = 1};
     CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
     call = (generate_call){.session = "other", .prompt = negative, .n_prompt = 1, .max_tokens = 1};
     CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
-    CHECK_INT(driver_wait(d, driver_reset(d, 0, "other"))->status, LLM_NOT_FOUND); /* a refusal opens nothing */
+    /* a refused request opens no session */
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "other"))->status, LLM_NOT_FOUND);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* One slot. "b" asks first, but "a", which sits there, has a request waiting; that one ends as soon as it begins, by the
- * logits that were kept, and no step follows that would look at "b" again. */
+/* There is one slot, in which "a" runs. "b" asks for it first. "a" then has another request, which needs no step
+ * because logits are kept. So no step comes after which "b" would be looked at. */
 static void a_slot_freed_without_a_step_is_given_on(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",

@@ -11,11 +11,11 @@
 
 enum { N_NAMES = 7, N_COMMANDS = 1500, PROMPT_MAX = 180, N_COMPARED_MAX = 250, N_HISTORIES = 4 };
 
-/* One GENERATE, as it can be made again. */
+/* A GENERATE command, which can be sent again. */
 typedef struct asked {
     uint64_t request;
-    uint32_t history, n_prompt; /* the first n_prompt tokens of that history */
-    generate_call call;         /* pointers are into the storm */
+    uint32_t history, n_prompt; /* the first n_prompt tokens of this history */
+    generate_call call;         /* its pointers point into the storm */
 } asked;
 
 typedef struct storm {
@@ -33,7 +33,8 @@ static const char *any_name(storm *s)
     return s->names[random_below(&s->random, N_NAMES)];
 }
 
-/* Forms that every answer can have: picked for by threads from the beginning, or from a word on. */
+/* Returns a grammar that any answer can satisfy, or NULL. Threads pick tokens from the beginning, or after a
+ * trigger. */
 static const char *any_form(random_source *r)
 {
     static const char *const forms[] = {
@@ -72,7 +73,7 @@ static void generate(storm *s)
     a->request = driver_generate(s->d, &a->call);
 }
 
-/* A request of the last ones; it may be over. */
+/* Returns one of the latest requests, which may be over. */
 static uint64_t recent(storm *s)
 {
     uint32_t back = random_below(&s->random, 12);
@@ -99,7 +100,7 @@ static void command(storm *s)
     } else {
         driver_drain(s->d);
     }
-    if (kind % 10 == 0 && s->n_asked > 0) { /* let some run to their end */
+    if (kind % 10 == 0 && s->n_asked > 0) { /* lets some requests continue to their end */
         uint64_t request = recent(s);
         driver_pause(s->d, request, false);
         driver_drain(s->d);
@@ -111,7 +112,7 @@ static storm *storm_open(const llm_engine_options *options, uint64_t seed)
     storm *s = calloc(1, sizeof *s);
     s->d = driver_open(options);
     s->random = (random_source){seed};
-    for (uint32_t i = 0; i < N_HISTORIES; i++) { /* the first 60 tokens are common to all */
+    for (uint32_t i = 0; i < N_HISTORIES; i++) { /* the first 60 tokens are the same in all histories */
         make_prompt(s->histories[i], PROMPT_MAX, 77);
         make_prompt(s->histories[i] + 60, PROMPT_MAX - 60, i);
     }
@@ -121,12 +122,12 @@ static storm *storm_open(const llm_engine_options *options, uint64_t seed)
     return s;
 }
 
-/* Runs the commands until every request is over. */
+/* Sends random commands, and waits until every request is over. */
 static void storm_run(storm *s)
 {
     for (uint32_t i = 0; i < N_COMMANDS; i++) {
         command(s);
-        if (i % 250 == 249) { /* a lull: what was paused goes on, and all end */
+        if (i % 250 == 249) { /* at times, paused requests continue, and all requests end */
             for (uint32_t k = 0; k < s->n_asked; k++) {
                 if (!driver_answer(s->d, s->asked[k].request)->is_over) {
                     driver_pause(s->d, s->asked[k].request, false);
@@ -179,7 +180,7 @@ static void rage(const char *name, const char *reference, llm_policy policy, uin
     }
     CHECK_INT(n_faults, 0);
     CHECK(idle && varied);
-    /* recurrent states: only where one request decodes alone, which depends on time */
+    /* with recurrent states, drafts need a request that decodes alone, which depends on time */
     CHECK(has_drafts || (strstr(name, "dense") == NULL && strstr(name, "window") == NULL));
     CHECK_INT(failed, strstr(name, "fail_") != NULL);
 }
@@ -212,7 +213,7 @@ static void on_hybrid(void)
     rage("sim:hybrid,cells=500", "sim:hybrid", LLM_POLICY_PARK, 3, 12);
 }
 
-/* Long enough that some are given up on the way. */
+/* Calls take so long that some of them are aborted. */
 static void with_calls_that_take_time(void)
 {
     rage("sim:dense,token_us=20", "sim:dense", LLM_POLICY_EVICT, 4, 19);

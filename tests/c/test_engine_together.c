@@ -17,7 +17,7 @@ static const char *const names[N] = {"a", "b", "c", "d", "e", "f"};
 
 static const model_ops *real_ops;
 static model_ops gated_ops;
-static _Atomic uint32_t n_calls, n_calls_max; /* calls begun, and calls that may go on */
+static _Atomic uint32_t n_calls, n_calls_max; /* calls that have begun, and calls that may continue */
 
 static model_result gated_decode(model *m, const model_batch *batch)
 {
@@ -59,7 +59,7 @@ static driver *open_gated(const char *name, uint32_t n_sessions)
 
 typedef struct together {
     driver *d, *reference;
-    int32_t prompts[N][N_PROMPT]; /* own tokens differ from the first one on */
+    int32_t prompts[N][N_PROMPT]; /* the prompts differ from the first token after the head on */
     generate_call calls[N];
     uint64_t asked[N];
 } together;
@@ -86,8 +86,8 @@ static void prepare(together *t, const char *name, uint32_t n_sessions)
     prepare_on(t, name, name, n_sessions);
 }
 
-/* Pushes the first request, and the others while its first call runs. Afterwards the next call is about to run: the head
- * is not consumed, and all requests have been looked at. */
+/* Pushes the first request, and pushes the others while its first call runs. When this returns, the next call has begun
+ * and waits at the gate. The head is not yet consumed, and the engine has seen all requests. */
 static void push_all(together *t, uint32_t n)
 {
     t->asked[0] = driver_generate(t->d, &t->calls[0]);
@@ -197,12 +197,14 @@ static void equal_prompts_are_prefilled_once(void)
         open_gate();
         check_answers(&t, 0, N);
         const uint64_t n = n_prefilled(&t);
-        CHECK(n >= N_PROMPT && n <= N_PROMPT + N - 1); /* the last token once more, where its logits are not kept */
+        /* without kept logits, each request prefills the last token again */
+        CHECK(n >= N_PROMPT && n <= N_PROMPT + N - 1);
         finish(&t);
     }
 }
 
-/* Two of the requests share more than the head. The second of them waits again, for the first of them. */
+/* Two of the requests share more than the head with each other. The second of them waits a second time, for the first
+ * of them. */
 static void a_longer_prefix_is_prefilled_once_too(void)
 {
     together t;
@@ -284,7 +286,7 @@ static void a_failed_step_ends_only_the_leader(void)
     finish(&t);
 }
 
-/* The leader and the others do not fit into the KV cache together. */
+/* The prompts of the leader and the others do not fit into the KV cache together. */
 static void a_full_kv_cache_holds_nobody_up(void)
 {
     for (size_t i = 0; i < 4; i += 3) {
@@ -320,7 +322,8 @@ static void a_stop_ends_those_that_wait(void)
     together t;
     prepare(&t, classes[3], N);
     push_all(&t, N);
-    atomic_store(&t.d->engine->decode.stop_requested, true); /* read after the call that is about to run */
+    /* the engine sees this after the call that waits at the gate */
+    atomic_store(&t.d->engine->decode.stop_requested, true);
     open_gate();
     for (uint32_t i = 0; i < N; i++) {
         const answer *a = driver_wait(t.d, t.asked[i]);
@@ -331,7 +334,7 @@ static void a_stop_ends_those_that_wait(void)
     CHECK_INT(driver_close(t.reference), 0);
 }
 
-/* Several answers to one prompt (`after`) behind a request that waits itself. */
+/* A request with `after` waits for a request that waits for a leader. */
 static void who_waits_for_a_waiting_one_begins_after_it(void)
 {
     together t;
@@ -393,7 +396,7 @@ static void a_short_prefix_is_not_waited_for(void)
     check_begins_at_once(&t, N_BATCH);
 }
 
-/* The only checkpoint point of the leader that the other prompt shares is behind the shared tokens. */
+/* The leader has one checkpoint point in the other prompt's range, but it is after the last shared token. */
 static void memory_without_a_checkpoint_there_is_not_waited_for(void)
 {
     for (size_t i = 2; i < 4; i++) {

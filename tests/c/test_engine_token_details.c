@@ -21,7 +21,7 @@ static generate_call call_of(const int32_t *prompt, uint32_t n_tokens, uint32_t 
         .session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = n_tokens, .flags = flags};
 }
 
-/* The bytes that the first n returned tokens stand for. */
+/* Writes the bytes of the first n returned tokens. Returns their number. */
 static size_t spell(const driver *d, const answer *a, size_t n, char *out)
 {
     const int64_t n_bytes = llm_detokenize(d->engine, a->token_ids, n, 0, out, ROOM);
@@ -39,7 +39,8 @@ static size_t bytes_of_characters(const char *text, uint32_t n)
     return at;
 }
 
-/* Each end is where the text of the tokens so far ends, or within a character the beginning of that. */
+/* Returns whether each token's end is where the text so far ends. If it ends within a character, the end is before this
+ * character. */
 static bool ends_are_right(const driver *d, const answer *a)
 {
     static char spelled[ROOM];
@@ -70,7 +71,7 @@ static void only_who_asks_is_told(void)
     CHECK(ends_are_right(d, b));
     CHECK_INT(b->ends[49], b->n_chars);
     int32_t resident[N_PROMPT + 64];
-    CHECK_INT(driver_tokens(d, b->entry, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last one was not consumed */
+    CHECK_INT(driver_tokens(d, b->entry, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last token was not consumed */
     CHECK(memcmp(resident + N_PROMPT, b->token_ids, 49 * sizeof *resident) == 0);
     CHECK_INT(driver_close(d), 0);
 }
@@ -113,7 +114,8 @@ static void what_a_stop_string_cuts_off_is_not_told(void)
         CHECK(n <= a->n_text && memcmp(spelled, a->text, n) == 0);
         CHECK(a->n_token_ids < whole->n_token_ids &&
               memcmp(a->token_ids, whole->token_ids, a->n_token_ids * sizeof *a->token_ids) == 0);
-        CHECK(spell(d, whole, a->n_token_ids + 1, spelled) > a->n_text); /* the next one has not left whole */
+        /* the text of the next token is not complete */
+        CHECK(spell(d, whole, a->n_token_ids + 1, spelled) > a->n_text);
         n_within += n < a->n_text;
     }
     CHECK(n_within > 0);
@@ -140,7 +142,7 @@ static void log_probabilities_are_the_models_own(void)
     CHECK(a->n_token_ids == 40 && a->n_logprobs == 40 && a->n_likeliest == 3 * 40);
     const float *logits = probe_logits(d->engine, "a", N_PROMPT);
     CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, d->info.n_vocab, a->token_ids[0])) < 1e-4);
-    for (size_t i = 0; i < 40; i++) { /* greedy: the likeliest is chosen */
+    for (size_t i = 0; i < 40; i++) { /* temperature is 0, so the most likely token is chosen */
         const token_logprob *likeliest = a->likeliest + 3 * i;
         CHECK(likeliest[0].token == a->token_ids[i] && likeliest[0].logprob == a->logprobs[i]);
         CHECK(likeliest[0].logprob >= likeliest[1].logprob && likeliest[1].logprob >= likeliest[2].logprob);
@@ -153,14 +155,14 @@ static void log_probabilities_are_the_models_own(void)
     CHECK(b->token_ids[0] == forced && b->token_ids[39] == forced);
     CHECK(b->logprobs[0] == a->likeliest[1].logprob && b->likeliest[0].token == a->token_ids[0]);
     call = call_of(prompt, 5, LLM_GENERATE_IGNORE_END);
-    call.n_logprobs_and_1 = 1; /* the chosen one's only */
+    call.n_logprobs_and_1 = 1; /* only the log probability of the chosen token */
     const answer *c = driver_wait(d, driver_generate(d, &call));
     CHECK(c->n_logprobs == 5 && c->n_likeliest == 0 && c->logprobs[0] == a->logprobs[0]);
     CHECK(memcmp(c->token_ids, a->token_ids, 5 * sizeof *c->token_ids) == 0);
     CHECK_INT(driver_close(d), 0);
 }
 
-/* What nobody takes is bounded, and nothing of it is lost. */
+/* The engine stops at a bounded number of token details that nobody takes. All details arrive later. */
 static void a_slow_reader_gets_everything(void)
 {
     driver *d = opened("sim:dense,length=0,ctx=8192");
@@ -170,7 +172,7 @@ static void a_slow_reader_gets_everything(void)
     call.n_logprobs_and_1 = 1 + LLM_LOGPROBS_MAX;
     const uint64_t slow = driver_generate(d, &call);
     while (driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
-        poll(NULL, 0, 1); /* only leaves the core to the decode thread */
+        poll(NULL, 0, 1); /* gives the processor to the decode thread */
     }
     const answer *a = driver_wait(d, slow);
     CHECK(a->n_token_ids == 6000 && a->n_logprobs == 6000 && a->n_likeliest == 6000 * LLM_LOGPROBS_MAX);
@@ -183,7 +185,8 @@ static void a_slow_reader_gets_everything(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A prompt of three calls: each tells how far it is, the last one that it is all there. */
+/* A prompt takes three calls. Each can cause an event with the number of consumed tokens. The last one has the number
+ * of all tokens. */
 static void a_prompt_tells_how_far_it_is(void)
 {
     driver *d = opened("sim:dense,length=0,batch=16");
@@ -195,7 +198,7 @@ static void a_prompt_tells_how_far_it_is(void)
     call.session = "b";
     call.flags = LLM_GENERATE_RETURN_CONSUMED;
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->n_consumed_events >= 1 && a->n_consumed_events <= 3); /* those that wait are one */
+    CHECK(a->n_consumed_events >= 1 && a->n_consumed_events <= 3); /* events that wait in the outbox are merged */
     CHECK_INT(a->n_consumed, 40);
     CHECK_STR(a->text, silent->text);
     const answer *again = driver_wait(d, driver_generate(d, &call));

@@ -11,14 +11,14 @@ enum { N_CTX = 1024, N_TALKS = 4, N_ENTRIES = 32, N_BOUNDARIES = 4, WINDOW = 64,
 
 static const char *const models[N_CLASSES] = {"sim:dense", "sim:window,window=64", "sim:recurrent", "sim:hybrid"};
 
-/* What the test knows about one entry: its resident tokens, and how far back it can be truncated. */
+/* What the test knows about an entry: its resident tokens, and the shortest prefix to which it can be truncated. */
 typedef struct entry {
     int32_t tokens[N_CTX];
     uint32_t n;
-    uint32_t oldest; /* window: smallest count of tokens whose state is still there */
+    uint32_t oldest; /* for windows: the least number of tokens to which the sequence can be truncated */
 } entry;
 
-/* One conversation, as its client sees it, and its request in flight. */
+/* A conversation as its client sees it, and its running request. */
 typedef struct talk {
     char name[32];
     int32_t prompt[N_CTX];
@@ -31,7 +31,7 @@ typedef struct talk {
 
 typedef struct party {
     driver *warm, *cold;
-    bool one_branch; /* each name has one entry for good, so what it reuses is known beforehand */
+    bool one_branch; /* each name always has the same entry, so the test knows what it reuses */
     entry entries[N_ENTRIES];
     talk talks[N_TALKS];
     random_source random;
@@ -84,7 +84,7 @@ static promise promise_of(const party *p, const entry *at, const talk *t)
     return out;
 }
 
-/* The promise is kept, or another way keeps more. */
+/* Returns whether the answer reuses as many tokens as promised, or more because the engine found a better way. */
 static bool is_kept(const promise *want, const answer *a)
 {
     if (a->diverged_at != want->diverged_at) {
@@ -102,7 +102,7 @@ static void append_words(party *p, talk *t, uint32_t n)
     t->n_prompt += n;
 }
 
-/* What the client sends next: its history goes on, is edited, shortened, asked again, or starts over. */
+/* Changes the prompt to what a client could send next. */
 static void change_prompt(party *p, talk *t, const entry *at)
 {
     random_source *r = &p->random;
@@ -112,23 +112,23 @@ static void change_prompt(party *p, talk *t, const entry *at)
         return;
     }
     switch (random_below(r, 8)) {
-    case 0: return; /* regenerate */
-    case 1:         /* edit */
+    case 0: return; /* the same prompt again */
+    case 1:         /* an edit near the end */
         t->n_prompt -= random_below(r, t->n_prompt < 60 ? t->n_prompt : 60);
         append_words(p, t, 1 + random_below(r, 20));
         return;
-    case 2: t->n_prompt -= random_below(r, t->n_prompt < 90 ? t->n_prompt : 90); return; /* shorter */
-    case 3:                                                                              /* edit far back */
+    case 2: t->n_prompt -= random_below(r, t->n_prompt < 90 ? t->n_prompt : 90); return; /* a shorter prompt */
+    case 3:                                                                              /* an edit at any place */
         t->n_prompt = 1 + random_below(r, t->n_prompt);
         append_words(p, t, 1 + random_below(r, 20));
         return;
-    case 4: /* exactly what is resident */
+    case 4: /* the tokens that are resident */
         if (at != NULL && at->n > 0) {
             memcpy(t->prompt, at->tokens, at->n * sizeof *at->tokens);
             t->n_prompt = at->n;
         }
         return;
-    default: /* the answer and the next question */
+    default: /* the resident tokens with the answer, and the next question */
         if (at != NULL && at->n > 0) {
             memcpy(t->prompt, at->tokens, at->n * sizeof *at->tokens);
             t->n_prompt = at->n;
@@ -165,8 +165,8 @@ static void ask_next(party *p, talk *t)
     t->request = driver_generate(p->warm, &t->call);
 }
 
-/* A window has moved on to the last token that was consumed, before a stop string was cut out. How far back it reaches
- * after a checkpoint or a copy, the test does not know: not at all, then. */
+/* Updates the test's knowledge of an entry. The window has moved to the last consumed token, even if a stop string then
+ * removed tokens. After a checkpoint or a copy, the test assumes that the sequence cannot be truncated. */
 static void entry_follow(party *p, entry *at, const promise *was, const answer *a)
 {
     const wire_finished *f = &a->finished;
@@ -185,7 +185,7 @@ static void check_answer(party *p, talk *t)
     const answer *a = driver_wait(p->warm, t->request);
     CHECK(a->is_admitted && a->entry < N_ENTRIES);
     entry *at = &p->entries[a->entry];
-    if (!a->is_started) { /* cancelled before */
+    if (!a->is_started) { /* cancelled before it started */
         CHECK(t->is_cancelled && a->finished.outcome == LLM_OUTCOME_CANCELLED);
         return;
     }
@@ -209,7 +209,7 @@ static void check_answer(party *p, talk *t)
     }
 }
 
-/* Where the conversation's last request was. */
+/* Returns the entry of the conversation's latest request, or NULL. */
 static const entry *entry_of(const party *p, const talk *t)
 {
     return t->request != 0 && driver_answer(p->warm, t->request)->is_admitted
@@ -259,13 +259,15 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
     free(p);
     CHECK_STILL_GOOD();
     CHECK_INT(n_faults, 0);
-    CHECK(n_reasons[LLM_REASON_EXACT_PREFIX] > 0 && n_reasons[LLM_REASON_NEW] > 0); /* the traffic was not dull */
-    /* Who finds its session parked gets it whole: with fewer entries than talks a truncation is a matter of how the steps fall. */
+    /* the rounds had different kinds of prompts */
+    CHECK(n_reasons[LLM_REASON_EXACT_PREFIX] > 0 && n_reasons[LLM_REASON_NEW] > 0);
+    /* A session that was parked comes back complete, without truncation. With fewer entries than conversations, it
+     * depends on time whether a session was parked. */
     bool cuts = (memory == LLM_MEMORY_DENSE || memory == LLM_MEMORY_WINDOW) && n_sessions >= N_TALKS;
     CHECK(!cuts || n_reasons[LLM_REASON_REWIND] > 0);
     CHECK(n_reasons[LLM_REASON_EQUAL] > 0);
     CHECK(memory == LLM_MEMORY_DENSE || n_reasons[LLM_REASON_CHECKPOINT] > 0);
-    /* More talks than entries park for certain; with entries for all, it depends on how the steps fall. */
+    /* With fewer entries than conversations, sessions are surely parked. With enough entries, it depends on time. */
     CHECK(policy == LLM_POLICY_PARK || n_returns == 0);
     CHECK(policy != LLM_POLICY_PARK || n_sessions >= N_TALKS || n_returns > 0);
 }
@@ -290,7 +292,7 @@ static void warm_equals_cold_on_hybrid(void)
     run_party(models[3], LLM_POLICY_REFUSE, N_TALKS, 80, 4);
 }
 
-/* More conversations than entries: they come and go, and each has several branches. */
+/* There are more conversations than entries, and each has several branches. So they are parked and come back. */
 static void warm_equals_cold_when_parked(void)
 {
     for (int i = 0; i < N_CLASSES && check_failures == 0; i++) {
@@ -298,7 +300,7 @@ static void warm_equals_cold_when_parked(void)
     }
 }
 
-/* The KV cache holds about two of the four. */
+/* The KV cache has room for about two of the four conversations. */
 static void warm_equals_cold_when_cells_are_short(void)
 {
     static const char *const short_models[] = {"sim:dense,cells=1300", "sim:window,window=64,cells=1300",
@@ -310,7 +312,7 @@ static void warm_equals_cold_when_cells_are_short(void)
 
 /* ---- to the logit ---- */
 
-/* Whatever the session held before: it goes on, goes back, or begins anew, behind an answer of some tokens. */
+/* A session continues, goes back to an earlier place, or begins anew. The logits are always those of a cold session. */
 static void warm_logits_equal_cold_ones(void)
 {
     enum { LONGEST = 400, LENGTH_MAX = 4 };
@@ -323,7 +325,7 @@ static void warm_logits_equal_cold_ones(void)
         for (int round = 0; round < 60; round++) {
             uint32_t keep = n == 0 ? 0 : random_below(&random, n + 1), more = 1 + random_below(&random, 60);
             if (random_below(&random, 3) > 0) {
-                keep = n; /* mostly it goes on */
+                keep = n; /* usually it continues */
             }
             keep = keep + more < LONGEST ? keep : 0;
             n = keep + more;
@@ -344,7 +346,7 @@ static void warm_logits_equal_cold_ones(void)
     }
 }
 
-/* Memory that cannot be truncated: a checkpoint where histories parted once, and within the answer. */
+/* The memory cannot be truncated. So there are checkpoints where prompts diverged once, and within the answer. */
 static void what_parted_once_is_reused_the_next_time(void)
 {
     enum { SHARED = 60, PROMPT = 150, LENGTH = 40, EVERY = 16 };
@@ -356,13 +358,13 @@ static void what_parted_once_is_reused_the_next_time(void)
     driver_wait(d, driver_generate(d, &call));
     make_prompt(prompt + SHARED, PROMPT - SHARED, 2);
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, 0);
-    make_prompt(prompt + SHARED, PROMPT - SHARED, 3); /* where histories parted once, they part again */
+    make_prompt(prompt + SHARED, PROMPT - SHARED, 3); /* the prompts diverge at the same place again */
     call.flags = LLM_GENERATE_IGNORE_END;
     call.max_tokens = LENGTH + 1; /* the last token is not consumed */
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK_INT(a->n_reused, SHARED);
     CHECK_INT(driver_tokens(d, a->entry, prompt, PROMPT + LENGTH), PROMPT + LENGTH);
-    prompt[PROMPT + LENGTH - 2] ^= 1; /* within the answer, after a checkpoint */
+    prompt[PROMPT + LENGTH - 2] ^= 1; /* diverges within the answer, after a checkpoint */
     call.n_prompt = PROMPT + LENGTH;
     CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, PROMPT + LENGTH / EVERY * EVERY);
     CHECK_INT(driver_close(d), 0);
@@ -370,7 +372,7 @@ static void what_parted_once_is_reused_the_next_time(void)
 
 /* ---- controls ---- */
 
-/* The comparison above would see it: another token early in a long prompt is another text. */
+/* The comparison above can fail: another token early in a long prompt leads to another text. */
 static void one_early_token_changes_the_text(void)
 {
     for (int i = 0; i < N_CLASSES; i++) {
@@ -399,7 +401,7 @@ static void eight_sessions_do_not_meet(void)
         generate_call calls[N];
         uint64_t requests[N];
         char names[N][32];
-        for (uint32_t k = 0; k < N; k++) { /* short ones finish their prompt while long ones are at it */
+        for (uint32_t k = 0; k < N; k++) { /* short prompts are complete while long ones are still being prefilled */
             snprintf(names[k], sizeof names[k], "s%u", k);
             make_prompt(prompts[k], LONGEST, k);
             calls[k] = (generate_call){.session = names[k],
@@ -421,7 +423,7 @@ static void eight_sessions_do_not_meet(void)
     }
 }
 
-/* The same name under two owners is two sessions. */
+/* Two owners can use the same name for two sessions. */
 static void owners_do_not_meet(void)
 {
     driver *d = driver_open_model("sim:dense");
@@ -437,7 +439,7 @@ static void owners_do_not_meet(void)
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_NOT_FOUND);
     call.owner = 1;
     CHECK_STR(llm_word(LLM_REASONS, (int)driver_wait(d, driver_generate(d, &call))->reason), "equal");
-    call.session = NULL; /* scratch: reused for one owner, not for another */
+    call.session = NULL; /* a scratch request reuses tokens only of its own owner */
     driver_wait(d, driver_generate(d, &call));
     CHECK(driver_wait(d, driver_generate(d, &call))->n_reused > 0);
     call.owner = 3;

@@ -21,13 +21,14 @@ static sampler *constrained(const char *document, uint64_t seed, float temperatu
         .constraint = document,
         .n_constraint_bytes = strlen(document),
         .no_guesses = no_guesses,
-        .biases = (const logit_bias[]){{'5', 1.5f}, {'a', -1}}, /* a pick that goes on applies them once */
+        /* the biases are applied only once, even if a quick pick fails and a thread picks the token */
+        .biases = (const logit_bias[]){{'5', 1.5f}, {'a', -1}},
         .n_biases = 2,
     };
     return sampler_open(sim, &options, &s) == LLM_OK ? s : NULL;
 }
 
-/* Writes the text, token by token. */
+/* Makes the sampler pick the tokens of this text. */
 static void feed(sampler *s, const char *text)
 {
     int32_t tokens[256];
@@ -41,7 +42,7 @@ static void feed(sampler *s, const char *text)
     }
 }
 
-/* Writes the text of the guessed tokens, and returns how many there are. */
+/* Writes the text of the guessed tokens. Returns their number. */
 static uint32_t guessed(sampler *s, uint32_t n_max, char *out)
 {
     int32_t tokens[N_GUESSED];
@@ -80,13 +81,14 @@ static void the_one_way_on_is_guessed(void)
         {OBJECT, "{\"name", "\": \""},
         {OBJECT, "{\"name\": \"ab", ""},
         {OBJECT, "{\"name\": \"ab\"", ", \"the second\": \""},
-        {OBJECT, "{\"name\":\"ab\",", " \"the second\":\""}, /* as the answer writes them */
+        {OBJECT, "{\"name\":\"ab\",", " \"the second\":\""}, /* with blanks as in the answer so far */
         {OBJECT, "{\"name\": \"ab\",\n  \"the second\" : \"\"", ",\n  \"last\" : \""},
         {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n", "\n\"last\" : \""},
-        {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n ", "\"last\" : \""}, /* it goes on in another way */
-        {OBJECT, "{\n  \"name\": \"ab\",", "\n  \"the second\": \""},                  /* one member per line */
+        /* the answer did not follow the earlier style here */
+        {OBJECT, "{\"name\" : \"ab\",\n\n\"the second\" : \"\",\n ", "\"last\" : \""},
+        {OBJECT, "{\n  \"name\": \"ab\",", "\n  \"the second\": \""}, /* one member per line */
         {OBJECT, "{\n  \"name\": \"ab\",\n  \"the second\": \"\",\n  \"last\": \"\"", "\n}"},
-        {LISTS, "{\n  \"a\": [\n    {", "\n      \"b\":"}, /* indented by as much per bracket */
+        {LISTS, "{\n  \"a\": [\n    {", "\n      \"b\":"}, /* each bracket indents by the same amount */
         {LISTS, "{\n  \"a\": [\n    {\n      \"b\": 7", "\n    }\n  ]\n}"},
         {LISTS, "{\"a\":[", "{\"b\":"},
         {CHOICE, "c", "all "},
@@ -94,7 +96,7 @@ static void the_one_way_on_is_guessed(void)
         {CHOICE, "call r", "ead_file"},
         {CHOICE, "call read_file", ""},
         {CHOICE, "call read_files", "("},
-        {CHOICE, "call read_files(", ""}, /* the answer can end */
+        {CHOICE, "call read_files(", ""}, /* the answer can also end here */
         {TAGGED, "a", ""},
         {TAGGED, "a<|im_start|>", "user\n"},
         {WAITING, "some ", ""},
@@ -115,12 +117,12 @@ static void the_one_way_on_is_guessed(void)
         CHECK(strcmp(text, again) == 0);
         CHECK(guessed(s, 1, again) <= 1);
         CHECK(strncmp(text, again, strlen(again)) == 0 && (text[0] == '\0') == (again[0] == '\0'));
-        feed(s, rows[i][2]); /* looking changed nothing, and the guess can come */
+        feed(s, rows[i][2]); /* guessing has changed nothing, and the grammar allows the guess */
         sampler_close(s);
     }
 }
 
-/* Before the first pick the document is not read, so there is nothing to guess from. */
+/* The document is parsed with the first pick. Before that, nothing can be guessed. */
 static void nothing_is_guessed_without_a_grammar(void)
 {
     char text[TEXT_BYTES];
@@ -146,14 +148,14 @@ static void make_logits(random_source *random, float *logits)
 }
 
 #define LETTERS "{\"grammar\":\"root ::= [a-z ]*\"}"
-/* The answer so far can be divided in thousands of ways, so a token of it is picked by a thread. */
+/* This grammar can divide a number in thousands of ways. So a thread picks its tokens. */
 #define SLOW "{\"grammar\":\"root ::= a{1,30}\\na ::= b{1,30}\\nb ::= [0-9]{1,30}\"}"
 #define DEAD_END "{\"grammar\":\"root ::= \\\"12\\\" <[258]> \\\"3\\\"\"}"
 #define BUDGET                                                                                                         \
     "{\"grammar\":\"root ::= [a-z]* \\\">\\\" [0-9]*\",\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],"     \
     "\"forced\":[62],\"max\":9,\"is_open\":true}}"
 
-/* Two samplers of one seed get the same logits. One of them first tries to pick without a thread. */
+/* Two samplers with one seed get the same logits. One of them first tries to pick without a thread. */
 static void compare(const char *document, uint64_t seed, uint32_t *n_quick, uint32_t *n_left)
 {
     random_source random = {seed};
@@ -191,11 +193,11 @@ static void a_quick_pick_is_the_same(void)
         }
     }
     CHECK(n_quick[0] > 1000 && n_left[0] == 0);
-    CHECK(n_quick[3] > 50 && n_left[3] > 50); /* too many ways to go on: left to a thread */
-    CHECK_INT(n_quick[4], 0);                 /* a grammar that names tokens */
+    CHECK(n_quick[3] > 50 && n_left[3] > 50); /* a thread picks tokens if the grammar has too many ways to continue */
+    CHECK_INT(n_quick[4], 0);                 /* the grammar refers to tokens by number */
 }
 
-/* Attempts that take too long are rarer with each failure. */
+/* After each attempt that takes too long, the next attempt comes later. */
 static void slow_picks_are_seldom_tried(void)
 {
     sampler *s = constrained(SLOW, 1, 0);
@@ -216,7 +218,7 @@ static void slow_picks_are_seldom_tried(void)
     sampler_close(s);
 }
 
-/* A walk that has become large is freed where no other request waits. */
+/* A thread frees a walk that has become large, so that no other request waits for this. */
 static void a_thread_frees_a_large_walk(void)
 {
     sampler *s = constrained("{\"grammar\":\"root ::= \\\"(\\\" root \\\")\\\" | \\\"x\\\"\"}", 1, 0);

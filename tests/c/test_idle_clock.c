@@ -11,7 +11,7 @@ static void test_it_is_the_wall_clock(void)
     CHECK_INT(idle_clock_now(&c, 3500, 2550), 3500);
 }
 
-/* The machine was off or wrong, and somebody sets the clock: what was used a minute ago is a minute old. */
+/* The clock was wrong, and is set right. A session that was used a minute ago still counts as used a minute ago. */
 static void test_a_jump_forward_is_no_time(void)
 {
     idle_clock c = {0};
@@ -20,7 +20,7 @@ static void test_a_jump_forward_is_no_time(void)
     CHECK_INT(idle_clock_now(&c, 1000 + DAY_MS + 100, 250), 1200);
 }
 
-/* Days in suspension are days. */
+/* Time in which the machine is suspended counts. */
 static void test_time_that_has_passed_counts(void)
 {
     idle_clock c = {0};

@@ -11,7 +11,8 @@ enum { MS = 1000, BUSY_TICKS = 30, IDLE_TICKS = 60, WAITING_TICKS = 10 };
 
 static char path[] = "/tmp/llmd-test-stat-XXXXXX";
 
-/* Each processor was so long busy, idle, and waiting for a disk: `n` times the ticks above. */
+/* Writes a /proc/stat in which each processor was busy, idle, and waiting for a disk for `n` times the numbers of ticks
+ * above. */
 static void write_stat(int n)
 {
     FILE *file = fopen(path, "w");
@@ -42,7 +43,7 @@ static void test_a_window_counts(void)
     CHECK_INT((int)(idle_cores_lately(&c, path, 1150 * MS) * 10 + 0.5), tenths);
 }
 
-/* What happened while nobody asked says nothing about now. */
+/* A measurement over a long time without calls says nothing about the present. */
 static void test_what_is_old_does_not_count(void)
 {
     idle_cores c = {0};
@@ -52,7 +53,7 @@ static void test_what_is_old_does_not_count(void)
     CHECK(idle_cores_lately(&c, path, 9000 * MS) == 0);
 }
 
-/* The kernel's counter of waiting for a disk may: a new beginning. */
+/* The kernel's counter of waiting for a disk can decrease. Then the measurement starts again. */
 static void test_a_counter_that_goes_down_does_not_count(void)
 {
     idle_cores c = {0};

@@ -12,10 +12,10 @@ static const llm_json_limits WIDE = {.n_values = 100000,
                                      .n_floats = 100000,
                                      .n_text_bytes = 100000};
 
-/* What the scan of exactly these bytes makes of them; `out` gets the copy as a string. */
+/* Scans exactly these bytes. `out` receives the copy as a string. */
 static llm_json scanned(const char *text, size_t n, const llm_json_limits *limits, char *out, size_t n_out)
 {
-    char *exact = malloc(n > 0 ? n : 1); /* so that a sanitizer sees the first byte too many */
+    char *exact = malloc(n > 0 ? n : 1); /* so that a sanitizer reports a read after the last byte */
     memcpy(exact, text, n);
     llm_json document;
     const int status = llm_json_scan(exact, n, limits, &document);
@@ -95,7 +95,7 @@ static void test_half_a_pair_is_replaced(void)
     CHECK_STILL_GOOD();
     expect_copy("\"\\ud83d\\u0041\\ude00\\ud83d\\n\"", "\"" REPLACED "A" REPLACED REPLACED "\\n\"");
     CHECK_STILL_GOOD();
-    expect_fault("\"\\ud83d\\ude0\"", "escape", 7); /* an escape cut short is no half pair */
+    expect_fault("\"\\ud83d\\ude0\"", "escape", 7); /* a truncated escape does not count as half of a surrogate pair */
 }
 
 static void test_what_is_no_json(void)
@@ -161,7 +161,7 @@ static void test_what_is_no_json(void)
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
-/* `text` has exactly what the limit allows, and one more is refused where it stands. */
+/* `text` exactly reaches the limit. With a limit that is lower by one, it is refused at `offset`. */
 static void expect_limit(const char *text, const char *word, uint64_t *limit, llm_json_limits *limits, size_t offset)
 {
     char out[512];

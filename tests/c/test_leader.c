@@ -23,7 +23,8 @@ static void test_memory_that_can_be_truncated_leaves_every_prefix(void)
     CHECK_INT(leader_shared(&without, 700), 700);
     CHECK_INT(leader_shared(&with_head, 700), 700);
     CHECK_INT(leader_shared(&with_head, 900), 900);
-    CHECK_INT(leader_shared(&with_head, 900 + COPY_COST_TOKENS_MIN - 1), 900); /* only tokens of the template follow */
+    /* so few tokens after the head usually belong to the template */
+    CHECK_INT(leader_shared(&with_head, 900 + COPY_COST_TOKENS_MIN - 1), 900);
     CHECK_INT(leader_shared(&with_head, 900 + COPY_COST_TOKENS_MIN), 900 + COPY_COST_TOKENS_MIN);
 }
 
@@ -48,19 +49,22 @@ static int32_t choose_one(uint32_t n_shared, uint32_t n_consumed, uint32_t n_cos
 static void test_requests_that_start_together_wait(void)
 {
     CHECK_INT(choose_one(20000, 0, 0, 0, 0), 0);
-    CHECK_INT(choose_one(20000, 15000, 0, 0, 0), 0);     /* arrives later, and cannot copy what is consumed */
-    CHECK_INT(choose_one(20000, 15000, 0, 15000, 0), 0); /* arrives later, and can */
-    CHECK_INT(choose_one(20000, 0, 8000, 0, 100), 0);    /* the copy takes less time than the prefill */
+    /* the request arrives later, and cannot copy the consumed tokens */
+    CHECK_INT(choose_one(20000, 15000, 0, 0, 0), 0);
+    /* the request arrives later, and can copy the consumed tokens */
+    CHECK_INT(choose_one(20000, 15000, 0, 15000, 0), 0);
+    CHECK_INT(choose_one(20000, 0, 8000, 0, 100), 0); /* the copy takes less time than the prefill */
     CHECK_INT(leader_choose(NULL, 0, 0, 0), -1);
 }
 
 static void test_a_wait_that_takes_longer_than_none_is_none(void)
 {
-    CHECK_INT(choose_one(20000, 0, 20001, 0, 0), -1);     /* the copy takes longer than the prefill */
-    CHECK_INT(choose_one(300, 0, 0, 0, 301), -1);         /* one call more takes longer than the shared tokens */
-    CHECK_INT(choose_one(20000, 0, 0, 15000, 0), -1);     /* the leader is far behind */
-    CHECK_INT(choose_one(20000, 20000, 0, 0, 0), -1);     /* it has passed the shared tokens */
-    CHECK_INT(choose_one(20000, 19000, 0, 20000, 0), -1); /* nothing is left to share */
+    CHECK_INT(choose_one(20000, 0, 20001, 0, 0), -1); /* the copy takes longer than the prefill */
+    CHECK_INT(choose_one(300, 0, 0, 0, 301), -1);     /* one call more takes longer than the shared tokens */
+    /* the request already has many tokens that the leader lacks */
+    CHECK_INT(choose_one(20000, 0, 0, 15000, 0), -1);
+    CHECK_INT(choose_one(20000, 20000, 0, 0, 0), -1);     /* the leader has passed the shared tokens */
+    CHECK_INT(choose_one(20000, 19000, 0, 20000, 0), -1); /* the request already has all shared tokens */
     CHECK_INT(choose_one(20000, 19000, 0, 25000, 0), -1);
     CHECK_INT(choose_one(COPY_COST_TOKENS_MIN - 1, 0, 0, 0, 0), -1);
     CHECK_INT(choose_one(COPY_COST_TOKENS_MIN, 0, 0, 0, 0), 0);
@@ -81,8 +85,8 @@ static void test_the_best_of_several_is_chosen(void)
     CHECK_INT(leader_choose(candidates, 5, 880, 0), -1);
 }
 
-/* Microseconds until both the request and its leader have the shared tokens, if both prefill in turn, one token after
- * the other, and if the request prefills alone what the leader does not need. Computed token by token. */
+/* Computes how long it takes without a wait until the request has n_own more tokens, if the leader prefills its n_left
+ * tokens in turn with it. Each token takes a microsecond. */
 static uint64_t us_without_wait(uint32_t n_own, uint32_t n_left)
 {
     uint64_t us = 0;

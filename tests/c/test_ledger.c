@@ -26,8 +26,8 @@ static void test_a_blob_counts_once_for_each_use(void)
     ledger_drop(&l, LEDGER_PARKED, NULL);
 }
 
-/* Of two large ones of a size that come one after the other, the second has the first one's memory; with the last one
- * that too is given back. */
+/* A large blob is dropped. The next large blob of the same size gets its memory. When the last blob is dropped, this
+ * memory is freed, too. */
 static void test_the_memory_of_a_large_one_is_used_again(void)
 {
     enum { LARGE = 2 << 20 };
@@ -46,7 +46,7 @@ static void test_the_memory_of_a_large_one_is_used_again(void)
     ledger_drop(&l, LEDGER_CHECKPOINT, other);
     ledger_drop(&l, LEDGER_CHECKPOINT, second);
     CHECK(l.spare != NULL);
-    blob *context = ledger_new(&l, LEDGER_PARKED, 200 << 20); /* a long one: gone when it is dropped */
+    blob *context = ledger_new(&l, LEDGER_PARKED, 200 << 20); /* so large that its memory is freed immediately */
     ledger_drop(&l, LEDGER_PARKED, context);
     CHECK(l.spare == second);
     ledger_drop(&l, LEDGER_PARKED, kept);
@@ -58,7 +58,7 @@ static size_t resident_bytes(void)
     return (size_t)own_memory_kib("Rss:") * 1024;
 }
 
-/* Whatever else was allocated between them, and stays. */
+/* Checks that dropped blobs free their memory, although small blocks that stay were allocated between them. */
 static void check_goes_back(size_t n_bytes)
 {
     enum { N = 48, N_SMALL_BYTES = 100 };
@@ -84,12 +84,13 @@ static void check_goes_back(size_t n_bytes)
 
 static void test_states_and_logits_that_are_dropped_go_back_to_the_system(void)
 {
-    /* glibc maps a block of this size once, and has it and its like on the heap from then on */
-    void *volatile once = malloc(8 << 20); /* or the compiler leaves out both calls */
+    /* glibc maps a block of this size only the first time. When the block is freed, glibc raises its threshold, and
+     * allocates such blocks on the heap from then on */
+    void *volatile once = malloc(8 << 20); /* `volatile`, so that the compiler does not remove both calls */
     free(once);
     check_goes_back(3 << 20);
-    check_goes_back(600 << 10); /* logits of a vocabulary of 150,000 */
-    check_goes_back(128000);    /* of one of 32,000 */
+    check_goes_back(600 << 10); /* logits for a vocabulary of 150,000 tokens */
+    check_goes_back(128000);    /* logits for a vocabulary of 32,000 tokens */
 }
 
 static void test_one_state_may_always_move(void)
@@ -155,7 +156,7 @@ static void test_random_holders(void)
     CHECK_INT(l.n_bytes[0] + l.n_bytes[1] + l.n_bytes[2], 0);
 }
 
-/* What the store reads: made without the account, in it from the first holder on. */
+/* A blob that the store reads does not count until it has a holder. */
 static void test_a_blob_that_nobody_holds_counts_nowhere(void)
 {
     ledger l;

@@ -7,7 +7,7 @@
 #include "llm.h"
 #include "random.h"
 
-enum { N = 1003 }; /* no multiple of what a vector holds */
+enum { N = 1003 }; /* not a multiple of a vector's size */
 
 static double log_sum(const float *logits, uint32_t n)
 {
@@ -43,7 +43,7 @@ static void they_are_the_softmax(void)
             CHECK(i == 0 || one->logprob < one[-1].logprob ||
                   (one->logprob == one[-1].logprob && one->token > one[-1].token));
         }
-        for (uint32_t i = 0, n_above = 0; i < N && n > 0; i++) { /* none that was left out is larger */
+        for (uint32_t i = 0, n_above = 0; i < N && n > 0; i++) { /* no larger logit is missing */
             n_above += logits[i] > logits[likeliest[n - 1].token];
             CHECK(n_above < n);
         }
