@@ -71,9 +71,8 @@ static void what_ends_is_within_the_budget(const char *state_dir)
     }
     driver_wait_all(d);
     for (uint32_t i = 0; i < N_PARKED; i++) {
-        driver_wait(
-            d, driver_unsave(
-                   d, 0, "nothing")); /* waits until the store has done its earlier jobs; it gets one state at a time */
+        /* waits until the store has done its earlier jobs; it gets one state at a time */
+        driver_wait(d, driver_unsave(d, 0, "nothing"));
     }
     CHECK(in_memory(d) <= BUDGET_BYTES);
     CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), state_dir != NULL ? 0 : N_PARKED);

@@ -39,14 +39,14 @@ static const char *const kept[] = {
     START
     "{% for m in messages %}{% set n = namespace(i=loop.index) %}{% for k in messages %}{% if k.x %}{% set n.i = k.x %}"
     "{% endif %}{% endfor %}{{ n.i }};{% endfor %}",
-    /* the same object by two names */
+    /* two variables contain the same object */
     START
     "{% set o = n %}{% for m in messages %}{% for k in messages %}{% set o.found = k.x %}{% set n.found = k.role %}"
     "{% endfor %}" END,
     /* the template changes an item */
     START "{% for m in messages %}{% for k in messages %}{% set n.text = k.role %}{% endfor %}"
           "{% if loop.index > 2 %}{% set l = messages[-1] %}{% set l.role = 'r' ~ loop.index %}{% endif %}" END,
-    /* a variable without a number */
+    /* jinja treats `none` as a variable */
     LATER("{% if k.content == none %}{% set n.found = none %}{% endif %}"),
     /* `is sameas` compares addresses */
     START "{% for m in messages %}{% for k in messages %}{% set n.text = k.role %}{% set n.i = 1000 %}{% endfor %}"
@@ -180,7 +180,7 @@ static void test_refused_templates(void)
 static void test_each_item_runs_once(void)
 {
     const struct loop_counts counts = compared(kept[0]);
-    CHECK_INT(counts.n_outcomes, N_MESSAGES - 1); /* the first message is no later one */
+    CHECK_INT(counts.n_outcomes, N_MESSAGES - 1); /* the first message comes after no other message */
     /* There are 6 + 5 + 4 + 3 + 2 + 1 iterations with all messages, and one of each item runs. With all but the last
      * message, there are 5 + 4 + 3 + 2 + 1. */
     CHECK_INT(counts.n_repeated, 21 - (N_MESSAGES - 1) + 15);
@@ -225,7 +225,8 @@ static void test_objects_of_two_sizes(void)
              "{% for k in messages %}{% set o.b = k.role %}{% endfor %}{{ o.b }};{% endfor %}");
     const struct loop_counts counts = compared_once(source);
     CHECK_INT(counts.n_outcomes, N_MESSAGES);
-    CHECK_INT(counts.n_repeated, 2 * N_MESSAGES + 3 * (N_MESSAGES - 1)); /* the passes with the small object */
+    /* the runs of the loop that set members of the small object */
+    CHECK_INT(counts.n_repeated, 2 * N_MESSAGES + 3 * (N_MESSAGES - 1));
 }
 
 static struct loop_counts with_assignments(size_t n)

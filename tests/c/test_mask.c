@@ -10,14 +10,14 @@
 
 enum {
     N_VOCAB = 700,
-    N_PLAIN = 256, /* a token for each byte */
+    N_PLAIN = 256, /* the first tokens are the single bytes */
     WORD_BYTES_MAX = 32,
     N_NODES = 64,
     N_GRAMMARS = 160,
     N_STEPS = 6,
     N_DIGITS_MAX = 1 << 15,
     TEXT_BYTES_MAX = N_STEPS * WORD_BYTES_MAX,
-    MOST = 99, /* of a repetition: no bound */
+    MOST = 99, /* marks a repetition without an upper limit */
 };
 
 static random_source source = {20261122};
@@ -50,7 +50,8 @@ static bool is_no_token(const model *m, int32_t token)
 static const model_ops ops = {.piece = piece, .is_end = is_no_token, .is_control = is_no_token};
 static model vocabulary = {.ops = &ops, .info = {.n_vocab = N_VOCAB}};
 
-/* Few characters, so that words have beginnings in common; some are cut off, some begin within one. */
+/* Makes tokens of few different characters, so that many have the same beginning. Some end within a character, and some
+ * begin within one. */
 static void make_vocabulary(void)
 {
     static const char *const characters[] = {"a",  "b", "e",  "e",  "\"", "0",       " ",
@@ -89,7 +90,7 @@ typedef struct range {
 typedef struct node {
     kind is;
     bool is_negated;
-    uint32_t n; /* ranges or parts */
+    uint32_t n; /* number of ranges (SET) or parts (others) */
     range ranges[3];
     uint32_t parts[3];
     uint32_t least, most;
@@ -132,7 +133,7 @@ static uint32_t make_node(uint32_t depth)
     return at;
 }
 
-/* Each node is a rule. NESTED: it, in as many brackets as there are. */
+/* Writes a rule for each node. A NESTED node is its part within any number of brackets, "0" and "a". */
 static void write_node(FILE *out, uint32_t at)
 {
     const node *it = &nodes[at];
@@ -175,10 +176,10 @@ static char *random_grammar(void)
 /* ---- a plain matcher ---- */
 
 typedef struct text {
-    uint32_t n;                    /* whole characters */
-    uint32_t at[TEXT_BYTES_MAX];   /* these */
-    uint32_t least, most;          /* what may become of one that is cut off behind them */
-    bool is_cut, is_text, is_open; /* is_open: something may come at its end */
+    uint32_t n;                    /* number of whole characters */
+    uint32_t at[TEXT_BYTES_MAX];   /* the characters */
+    uint32_t least, most;          /* the range of the characters that the incomplete character at the end can become */
+    bool is_cut, is_text, is_open; /* is_open: an allowed character can follow, or can complete the incomplete one */
 } text;
 
 static uint32_t bytes_of(uint8_t first)
@@ -190,7 +191,7 @@ static uint32_t bytes_of(uint8_t first)
                                            : 0;
 }
 
-/* What fewer bytes or no character may be. */
+/* Returns whether c is a character that needs n_bytes bytes. */
 static bool is_character(uint32_t c, uint32_t n_bytes)
 {
     static const uint32_t shortest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -235,7 +236,8 @@ static bool has(const node *set, uint32_t c)
     return is_in != set->is_negated;
 }
 
-/* One of [low, high]: where a range begins or ends is enough to look at. */
+/* Returns whether the set contains a character from `low` to `high`. It is enough to look at `low` and at characters
+ * where a range begins or ends. */
 static bool has_one(const node *set, uint32_t low, uint32_t high)
 {
     bool is_any = has(set, low);
@@ -247,7 +249,7 @@ static bool has_one(const node *set, uint32_t low, uint32_t high)
     return is_any;
 }
 
-/* Where a match that begins at one of the places may end: a flag for each place in the text. */
+/* The places where a match can end, as a flag for each place in the text. */
 typedef struct ends {
     bool at[TEXT_BYTES_MAX + 1];
     bool is_any;
@@ -336,7 +338,7 @@ static void match(uint32_t at, text *t, const ends *from, ends *to)
     }
 }
 
-/* Some text of the grammar begins so. */
+/* Returns whether a text of the grammar begins with these bytes. */
 static bool is_beginning(const char *bytes, size_t n_bytes)
 {
     text t = read_text(bytes, n_bytes);
@@ -357,8 +359,8 @@ static bool has_blank(const char *bytes, size_t n)
     return memchr(bytes, ' ', n) != NULL || memchr(bytes, '\n', n) != NULL;
 }
 
-/* A guess is the beginning of some text of the grammar. Apart from blanks, every token that may come next is written with
- * the bytes of the guess. A guess leaves the walk as it is: `compare` asks for the tokens after it. */
+/* A guess continues to a text of the grammar. Each token that can come next agrees with the bytes of the guess, apart
+ * from blanks. A guess does not change the walk, because `compare` then finds the same tokens. */
 static void check_guess(mask *k, const char *so_far, size_t n_so_far, const bool *allowed)
 {
     static char whole[TEXT_BYTES_MAX + WORD_BYTES_MAX];
@@ -378,7 +380,8 @@ static void compare(mask *k, const char *so_far, size_t n_so_far, bool *allowed,
 {
     static char whole[TEXT_BYTES_MAX + WORD_BYTES_MAX];
     memcpy(whole, so_far, n_so_far);
-    for (uint32_t n = 0; !mask_guess_within(k, n); n++) { /* a guess without memory leaves the walk as it is, too */
+    /* a guess that runs out of memory does not change the walk either */
+    for (uint32_t n = 0; !mask_guess_within(k, n); n++) {
         n_without_memory++;
     }
     mask_find(k, allowed);
@@ -397,7 +400,7 @@ static void compare(mask *k, const char *so_far, size_t n_so_far, bool *allowed,
     }
 }
 
-/* One that is allowed, or -1. */
+/* Returns an allowed token, or -1 if there is none. */
 static int32_t any_of(const bool *allowed)
 {
     const int32_t first = (int32_t)below(N_VOCAB);
@@ -453,7 +456,8 @@ static bool allows_digits(uint32_t n, bool is_guessed)
     return is_allowed;
 }
 
-/* To learn how an answer writes blanks is work, too. It never makes an answer fail that is just within the limit. */
+/* Learning how an answer writes blanks also takes work. This must not make an answer fail that is just within the
+ * limit. */
 static void guesses_forbid_no_text(void)
 {
     uint32_t n_right = 1, n_wrong = N_DIGITS_MAX;

@@ -24,24 +24,25 @@ enum {
     LETTERS_MAX = 4
 };
 
-_Noreturn void ggml_abort(const char *file, int line, const char *format, ...); /* as ggml.h has it */
+_Noreturn void ggml_abort(const char *file, int line, const char *format, ...); /* declared as in ggml.h */
 
 typedef struct image {
     uint8_t *bytes;
     size_t n;
 } image;
 
-/* Where a number of the header lies. Those that a reader can believe are worth most: they get through to llama.cpp. */
+/* The place of a number in the header. The most useful changes are those that a reader accepts, because they reach
+ * llama.cpp. */
 typedef struct field {
     size_t at;
     size_t n;
-    bool is_content; /* a value or a byte of a text, and not a length, a type or a place */
+    bool is_content; /* a value or a byte of a text, but not a length, a type or an offset */
 } field;
 
 static image original;
 static field fields[FIELDS_MAX];
 static size_t n_fields;
-static size_t at; /* while walking */
+static size_t at; /* the place of the walk through the header */
 static random_source source;
 
 static void read_whole(const char *path)
@@ -103,7 +104,8 @@ static void array(void)
     for (uint64_t i = 0; i < n; i++) {
         value(type);
         if (i >= STRINGS_LOOKED_AT && n_fields > kept + STRINGS_LOOKED_AT * (1 + LETTERS_MAX)) {
-            n_fields = kept + STRINGS_LOOKED_AT * (1 + LETTERS_MAX); /* a vocabulary must not drown the rest */
+            /* keeps few fields of a long array, so that the vocabulary does not have nearly all fields */
+            n_fields = kept + STRINGS_LOOKED_AT * (1 + LETTERS_MAX);
         }
     }
 }
@@ -172,10 +174,10 @@ static size_t make_variant(uint8_t *bytes)
 {
     memcpy(bytes, original.bytes, original.n);
     switch (random_below(&source, 16)) {
-    case 0: return random_below(&source, (uint32_t)original.n); /* truncated */
+    case 0: return random_below(&source, (uint32_t)original.n); /* the file is truncated */
     case 1:
         bytes[random_below(&source, (uint32_t)at)] ^= (uint8_t)(1u << random_below(&source, 8));
-        break; /* a bit of the header */
+        break; /* one bit of the header is changed */
     case 2:
     case 3: edit(bytes, false); break;
     default:
@@ -202,7 +204,7 @@ static void open_in_child(const char *path)
     model *m = NULL;
     model_options o = usual(path);
     alarm(OPEN_SECONDS_MAX);
-#ifndef IS_SANITIZED /* their shadows take any amount of addresses */
+#ifndef IS_SANITIZED /* a sanitizer's shadow memory reserves more addresses than the limit */
     setrlimit(RLIMIT_AS, &(struct rlimit){6ull << 30, 6ull << 30});
 #endif
     const int status = model_open(path, &o, &m, error, sizeof error);
@@ -263,7 +265,7 @@ static void test_lies_end_with_a_sentence(void)
 
 /* ---- crashes --------------------------------------------------------------------------------------------------------- */
 
-/* Its log goes into a pipe that is soon full: there it stands, in the middle of opening. */
+/* Writes llama.cpp's log to a pipe, which is soon full. So the process stops while it opens the model. */
 static void open_slowly(int log, const char *path)
 {
     model *m = NULL;

@@ -19,7 +19,8 @@ static void test_facts(void)
     CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.n_cells == UINT32_MAX));
     CHECK(m->info.n_cells >= N_CTX);
     CHECK((strstr(current->file, "window") != NULL) == (m->info.n_window > 0));
-    /* Without flash attention a cell is no row of V. The indexer reads all cells of a stream. */
+    /* Sequences share no cells without flash attention, where a cell is not one row of V. Nor do they with an indexer
+     * on the host, which reads all cells of a stream. */
     CHECK_INT(m->info.shares_cells, !is_exact && (!picks_tokens() || device != NULL));
     CHECK_INT(m->info.kv_type, kv_type);
     /* With a stream for each sequence (exact), a small hybrid model's recurrent state counts as cells of its windows. */
@@ -89,7 +90,7 @@ static void test_messages_stay_text(void)
         n += (size_t)m->ops->piece(m, p.tokens[i], true, spelled + n, sizeof spelled - n);
     }
     CHECK(n == p.n_text_bytes && memcmp(spelled, p.text, n) == 0);
-    CHECK_INT(n_control, 3); /* around the message, and before the answer */
+    CHECK_INT(n_control, 3); /* two around the message, and one before the answer */
     CHECK_INT(p.n_boundaries, 1);
     CHECK(m->ops->is_control(m, p.tokens[p.boundaries[0]]));
     llm_prompt_free(&p);
@@ -102,7 +103,8 @@ static void test_chunking_does_not_matter(void)
     model *m = opened();
     CHECK(m != NULL);
     float *whole = cold(m, 1, 300), *other = cold(m, 2, 300);
-    CHECK(distance(whole, other, m->info.n_vocab) > fmax(0.5, bound_of_same())); /* the comparison can fail */
+    /* so different that the comparisons below can fail */
+    CHECK(distance(whole, other, m->info.n_vocab) > fmax(0.5, bound_of_same()));
     static const uint32_t chunks[] = {1, 7, 33, 64};
     for (size_t i = 0; i < 4; i++) {
         m->ops->clear(m, 0);
@@ -138,13 +140,13 @@ static void test_sequences_do_not_meet(void)
     }
     CHECK(m->ops->logits(m, 2) == NULL);
     m->ops->clear(m, 0);
-    CHECK(m->ops->logits(m, 0) != NULL && m->ops->logits(m, 1) != NULL); /* until the next step */
+    CHECK(m->ops->logits(m, 0) != NULL && m->ops->logits(m, 1) != NULL); /* the logits stay valid until the next step */
     CHECK_INT(m->ops->position(m, 0), 0);
     CHECK_INT(m->ops->position(m, 1), 201);
     m->ops->close(m);
 }
 
-/* As much of a text as there may be outputs, at once and behind what another sequence has in the same call, against token
+/* A sequence with the largest number of outputs shares a call with another sequence. The outputs equal those of token
  * by token. */
 static void test_a_sequence_may_have_several_outputs(void)
 {
@@ -181,7 +183,7 @@ static void test_a_sequence_may_have_several_outputs(void)
     m->ops->close(m);
 }
 
-/* Cuts to k, goes on with another text, and compares with that text read from the start. */
+/* Truncates the sequence to k tokens, and continues with another text. Compares the logits with those without reuse. */
 static void check_rewind(model *m, uint32_t n, uint32_t k)
 {
     m->ops->clear(m, 0);
@@ -219,7 +221,7 @@ static void test_rewind_where_it_is_exact(void)
             CHECK(!m->ops->truncate(m, 0, floor - 1));
             CHECK_INT(m->ops->position(m, 0), n);
         }
-        CHECK(m->ops->truncate(m, 0, n)); /* nothing to truncate */
+        CHECK(m->ops->truncate(m, 0, n)); /* removes no token */
         for (uint32_t k = floor; k < n && !is_fixed; k += (n - floor) / 3 + 1) {
             check_rewind(m, n, k);
             CHECK_STILL_GOOD();
@@ -244,12 +246,12 @@ static void test_invalid_batches_change_nothing(void)
         {1, {-1}, {20}, {0}, {1}},
         {1, {vocab}, {20}, {0}, {1}},
         {1, {5}, {19}, {0}, {1}},
-        {1, {5}, {21}, {0}, {1}}, /* a gap: models with several position axes would take it */
+        {1, {5}, {21}, {0}, {1}}, /* a gap, which models with several position axes would accept */
         {1, {5}, {-1}, {0}, {1}},
-        {1, {5}, {7}, {1}, {1}}, /* an empty sequence begins at 0 */
+        {1, {5}, {7}, {1}, {1}}, /* an empty sequence must begin at 0 */
         {1, {5}, {0}, {N_SEQ}, {1}},
         {2, {5, 5}, {20, 20}, {0, 0}, {0, 1}},
-        {3, {5, 5, 5}, {20, 0, 21}, {0, 1, 0}, {0, 0, 1}}, /* not consecutive */
+        {3, {5, 5, 5}, {20, 0, 21}, {0, 1, 0}, {0, 0, 1}}, /* the tokens of sequence 0 are not consecutive */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         model_batch b = {bad[i].n, bad[i].tokens, bad[i].positions, bad[i].seqs, bad[i].outputs, NULL, NULL, 0};
@@ -263,7 +265,7 @@ static void test_invalid_batches_change_nothing(void)
         positions[i] = 20 + i;
     }
     model_batch large = {m->info.n_batch + 1, tokens, positions, seqs, outputs, NULL, NULL, 0};
-    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would end the process */
+    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would abort */
     large.n = m->info.n_outputs_max + 1;
     memset(outputs, 1, large.n);
     CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* here, too */
@@ -275,11 +277,11 @@ static void test_invalid_batches_change_nothing(void)
     free(row);
     free(reference);
     CHECK_INT(feed(m, 0, 1, 30, N_CTX, 64), MODEL_OK);
-    CHECK_INT(feed(m, 0, 1, N_CTX, N_CTX + 1, 1), MODEL_INVALID); /* beyond what one sequence may hold */
+    CHECK_INT(feed(m, 0, 1, N_CTX, N_CTX + 1, 1), MODEL_INVALID); /* one token more than n_ctx */
     m->ops->close(m);
 }
 
-/* Opened with these, which it may refuse; NULL then. */
+/* Opens the model with these options. Returns NULL if the model refuses them. */
 static model *opened_within(uint32_t n_ctx, uint64_t kv_bytes_max, char *error, size_t error_bytes)
 {
     char path[512];
@@ -292,7 +294,7 @@ static model *opened_within(uint32_t n_ctx, uint64_t kv_bytes_max, char *error, 
     return m;
 }
 
-/* What all sequences take that have n_ctx tokens each. */
+/* Returns the size of the state if each sequence has n_ctx tokens. */
 static uint64_t whole_bytes(uint32_t n_ctx)
 {
     char error[512];
@@ -304,7 +306,7 @@ static uint64_t whole_bytes(uint32_t n_ctx)
     return n_bytes;
 }
 
-/* The least budget that one sequence of N_CTX tokens can be opened within, in parts of what all take. */
+/* Returns the smallest budget with which the model can be opened for N_CTX tokens, in steps of 1/32 of `whole`. */
 static uint64_t least_bytes(uint64_t whole)
 {
     enum { PARTS = 32 };
@@ -319,7 +321,8 @@ static uint64_t least_bytes(uint64_t whole)
     return whole;
 }
 
-/* What one sequence of N_CTX tokens takes, and some of the last tokens of the others where these cost more. */
+/* Returns about the size of one sequence with N_CTX tokens. For some models, a few tokens of the other sequences are
+ * included. */
 static uint64_t bytes_of_one(void)
 {
     const uint64_t whole = whole_bytes(N_CTX);
@@ -330,13 +333,13 @@ static uint64_t bytes_of_one(void)
     }
 }
 
-/* A long sequence takes no more than its windows. */
+/* Returns whether a long sequence needs no more memory than its windows. */
 static bool keeps_only_windows(void)
 {
     return strcmp(current->file, "tiny-hybrid-window.gguf") == 0;
 }
 
-/* Memory for one sequence, shared by four. */
+/* Four sequences share memory that one of them would fill. */
 static void test_a_full_cache_changes_nothing(void)
 {
     char error[512] = "";
@@ -351,7 +354,7 @@ static void test_a_full_cache_changes_nothing(void)
     CHECK_INT(feed(m, 1, 2, 180, 240, 60), MODEL_NO_CELLS);
     CHECK_INT(m->ops->position(m, 0), 300);
     CHECK_INT(m->ops->position(m, 1), 180);
-    CHECK_INT(feed(m, 0, 1, 300, 310, 10), MODEL_OK); /* the other one still has room */
+    CHECK_INT(feed(m, 0, 1, 300, 310, 10), MODEL_OK); /* the other sequence still has room */
     float *row = row_after(m, 10);
     m->ops->clear(m, 1);
     m->ops->clear(m, 0);
@@ -390,7 +393,7 @@ static void test_a_budget_is_of_what_is_used(void)
     m->ops->close(m);
 }
 
-/* No context has to be chosen: it is what the model was trained for, or what the budget pays for. */
+/* The context size can be left to the model: it is the training context, or as much as the budget allows. */
 static void test_a_context_of_its_own(void)
 {
     char error[512] = "";
@@ -401,7 +404,7 @@ static void test_a_context_of_its_own(void)
     if (current->memory == LLM_MEMORY_RECURRENT || keeps_only_windows()) {
         return;
     }
-    /* where each sequence has cells of its own, windows are most of what several take */
+    /* if each sequence has cells of its own, most memory of several sequences is their windows */
     const bool has_own_windows = current->memory == LLM_MEMORY_WINDOW && device == NULL;
     const uint64_t budget = whole_bytes(N_CTX) / (has_own_windows ? 2 : 1);
     m = opened_within(0, budget, error, sizeof error);
@@ -472,7 +475,7 @@ static void put(const char *path, const char *bytes, size_t n)
     CHECK(file != NULL && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
 }
 
-/* What people name instead of a GGUF file. */
+/* Files that users may confuse with a GGUF file. */
 static void test_what_is_no_model_file_is_recognized(void)
 {
     static const struct {
@@ -525,7 +528,7 @@ static char *number_at(char *at, uint64_t value, size_t n)
     return at + n;
 }
 
-/* One tensor of so many bytes, in a file that is as long as it says but takes no room on the disk. */
+/* Writes a model with one tensor of n_bytes bytes. The file is sparse, so it needs hardly any space on the disk. */
 static void put_model(const char *path, const char *architecture, uint64_t n_bytes)
 {
     char header[256] = "GGUF", *at = header + 4;
@@ -536,7 +539,7 @@ static void put_model(const char *path, const char *architecture, uint64_t n_byt
     at = text_at(at, architecture);
     at = number_at(text_at(at, "token_embd.weight"), 1, 4);
     at = number_at(at, n_bytes, 8);
-    at = number_at(at, 24, 4); /* I8 */
+    at = number_at(at, 24, 4); /* type I8 */
     at = number_at(at, 0, 8);
     put(path, header, (size_t)(at - header));
     CHECK_INT(truncate(path, (off_t)(n_bytes + 4096)), 0);
@@ -552,14 +555,15 @@ static void test_a_model_larger_than_memory_is_refused_before_it_is_read(void)
     check_refused(path, usual(NULL), LLM_NO_MEMORY, "--oversize allow");
     model_options o = usual(NULL);
     o.allow_oversize = true;
-    check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* that far it gets then */
-    CHECK_INT(truncate(path, (off_t)1 << 39), 0);            /* half of it is no smaller model */
+    check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* fails only later, because a key is missing */
+    /* half of the file is missing, so this is no smaller model */
+    CHECK_INT(truncate(path, (off_t)1 << 39), 0);
     check_refused(path, usual(NULL), LLM_MODEL_LOAD, "it was cut off");
     unlink(path);
     rmdir(folder);
 }
 
-/* llama.cpp maps the whole file and touches every page of it, holes or not. */
+/* llama.cpp maps the whole file and reads every page of it, even after the weights. */
 static void test_what_lies_behind_the_weights_counts(void)
 {
     char folder[] = "/tmp/llm-test-XXXXXX", path[64], command[700], original[512], error[512] = "";
@@ -590,7 +594,7 @@ static void test_models_for_something_else_are_recognized(void)
     rmdir(folder);
 }
 
-/* The header is enough: nobody waits for the weights of a model that is refused. */
+/* An unsupported architecture is refused when the header is read, before the weights are loaded. */
 static void test_a_memory_that_is_not_tested_is_refused(void)
 {
     static const char *const architectures[][2] = {
@@ -609,11 +613,12 @@ static void test_a_memory_that_is_not_tested_is_refused(void)
         check_refused(path, usual(NULL), LLM_MODEL_LOAD, "llama-server");
     }
     static const char *const served[] = {"deepseek2", "deepseek32", "glm-dsa", "hy_v4", "minimax-m3"};
-    for (size_t i = 0; i < sizeof served / sizeof *served; i++) { /* they fail for what the file lacks */
+    /* these architectures are supported, but the file lacks a key */
+    for (size_t i = 0; i < sizeof served / sizeof *served; i++) {
         put_model(path, served[i], 4096);
         check_refused(path, usual(NULL), LLM_MODEL_LOAD, "key not found");
     }
-    if (device != NULL) { /* where sessions share cells it attends to too much */
+    if (device != NULL) { /* if sessions share cells, this model would attend to too many tokens */
         path_of("tiny-sparse.gguf", part, sizeof part);
         check_refused(part, usual(NULL), LLM_MODEL_LOAD, "--gpu-layers 0");
     }
@@ -623,7 +628,8 @@ static void test_a_memory_that_is_not_tested_is_refused(void)
 
 /* ---- failures inside llama.cpp --------------------------------------------------------------------------------------- */
 
-/* Makes the first place that holds `old` hold `new`, of the same length. */
+/* Writes a copy of the file in which the first occurrence of `old` is replaced with `new`, which has the same
+ * length. */
 static void change(const char *from, const char *to, const char *old, const char *new, size_t n)
 {
     struct stat facts;
@@ -645,7 +651,7 @@ static void test_an_assertion_of_llama_is_a_refusal(void)
     CHECK(mkdtemp(folder) != NULL);
     path_of("tiny-dense.gguf", good, sizeof good);
     snprintf(path, sizeof path, "%s/twice.gguf", folder);
-    /* two tokens of the vocabulary become the same */
+    /* makes two tokens of the vocabulary the same */
     change(good, path, "\1\0\0\0\0\0\0\0#", "\1\0\0\0\0\0\0\0$", 9);
     for (int i = 0; i < 2; i++) {
         check_refused(path, usual(NULL), LLM_MODEL_LOAD, "the file contradicts itself");
@@ -653,7 +659,7 @@ static void test_an_assertion_of_llama_is_a_refusal(void)
     CHECK_INT(llm_loading_progress(), 0);
     model *m = NULL;
     const model_options o = usual(good);
-    CHECK_INT(model_open(good, &o, &m, NULL, 0), LLM_OK); /* the process is none the worse */
+    CHECK_INT(model_open(good, &o, &m, NULL, 0), LLM_OK); /* the failure has not harmed the process */
     CHECK_INT(llm_loading_progress(), 1000);
     m->ops->close(m);
     unlink(path);
@@ -721,7 +727,7 @@ static void test_a_type_of_keys_that_a_model_cannot_have_is_refused(void)
     check_refused(path, o, LLM_INVALID, "exact configuration");
 }
 
-/* Half the bytes of a token, and a little for the scales: 34 instead of 64 for each 32 values. */
+/* 32 values take 34 bytes instead of 64: half the bytes, and 2 bytes for the scale. */
 static void test_quantized_keys_take_half_the_memory(void)
 {
     static const char *const files[] = {"tiny-dense.gguf", "tiny-window.gguf", "tiny-hybrid.gguf", "tiny-granite.gguf"};
@@ -751,8 +757,8 @@ static void test_quantized_keys_take_half_the_memory(void)
     }
 }
 
-/* The identity is the file's alone; the geometry of a state is that of its memory. Where sequences have streams of their
- * own, their number counts, too. */
+/* The identity depends only on the file, the geometry on the memory's layout. If each sequence has its own stream, the
+ * geometry also depends on the number of sequences. */
 static void test_identity_and_geometry(void)
 {
     char path[512];

@@ -10,12 +10,13 @@ static model *opened_long(void)
     return opened_with(LONG_CTX, LONG_SEQ);
 }
 
-/* A call under construction. */
+/* A call that is being filled. */
 typedef struct mixed {
     int32_t tokens[N_BATCH], positions[N_BATCH];
     uint16_t seqs[N_BATCH];
     uint8_t outputs[N_BATCH];
-    uint32_t ends[LONG_SEQ]; /* by sequence: the index behind its last token; 0: it has none */
+    /* by sequence: one more than the index of its last token in the call, or 0 if it has none */
+    uint32_t ends[LONG_SEQ];
     model_batch batch;
 } mixed;
 
@@ -28,7 +29,7 @@ static void mixed_begin(mixed *c)
     c->batch.outputs = c->outputs;
 }
 
-/* The next n tokens of the text that each sequence reads, its number being the seed. */
+/* Adds the next n tokens of the sequence. The number of the sequence is the seed of its text. */
 static void mixed_add(mixed *c, const model *m, uint16_t seq, uint32_t n)
 {
     const uint32_t at = m->ops->position(m, seq);
@@ -41,7 +42,7 @@ static void mixed_add(mixed *c, const model *m, uint16_t seq, uint32_t n)
     c->outputs[c->batch.n - 1] = 1;
 }
 
-/* A random choice of sequences in random order: mostly one token, sometimes more, of each. */
+/* Adds tokens of random sequences in random order: one token of most, several of some. */
 static void add_some(mixed *c, const model *m, random_source *random)
 {
     uint16_t order[LONG_SEQ];
@@ -62,7 +63,7 @@ static void test_any_mix_is_as_each_alone(void)
     model *m = opened_long(), *alone = opened_long();
     CHECK(m != NULL && alone != NULL);
     const uint32_t n_vocab = m->info.n_vocab;
-    CHECK_INT(feed(m, 1, 1, 0, 1100, N_BATCH), MODEL_OK); /* much longer than its neighbours */
+    CHECK_INT(feed(m, 1, 1, 0, 1100, N_BATCH), MODEL_OK); /* much longer than the other sequences */
     CHECK_INT(feed(alone, 1, 1, 0, 1100, N_BATCH), MODEL_OK);
     for (int round = 0; round < 40; round++) {
         mixed c;
@@ -91,7 +92,7 @@ static bool count_up(void *count)
     return false;
 }
 
-/* How many operations a call takes. */
+/* Returns how many operations a call with one token of each sequence takes. The last sequence has n_of_last tokens. */
 static uint32_t n_operations(model *m, const uint16_t *seqs, uint32_t n_seqs, uint32_t n_of_last)
 {
     mixed c;
@@ -105,7 +106,7 @@ static uint32_t n_operations(model *m, const uint16_t *seqs, uint32_t n_seqs, ui
     return m->ops->decode(m, &c.batch) == MODEL_OK ? n : 0;
 }
 
-/* A pass more would double the operations. */
+/* One more pass through the weights would double the number of operations. */
 static void test_any_sequences_go_through_the_weights_together(void)
 {
     model *m = opened_long();
@@ -127,9 +128,10 @@ static void test_any_sequences_go_through_the_weights_together(void)
     m->ops->close(m);
 }
 
-/* Where llama.cpp is linked in: how often it has computed a graph. Where it is a library of its own it calls itself. */
+/* Counts the graphs that llama.cpp computes. If llama.cpp is a shared library, its own calls do not come here, and the
+ * count is 0. */
 static uint32_t n_graphs;
-static bool next_fails; /* when it has been computed */
+static bool next_fails; /* the next graph fails after it was computed */
 
 int __real_ggml_backend_sched_graph_compute_async(void *sched, void *graph);
 
@@ -153,13 +155,13 @@ static uint32_t n_passes(model *m, const uint16_t *seqs, uint32_t n_seqs, const 
     return m->ops->decode(m, &c.batch) == MODEL_OK ? n_graphs : UINT32_MAX;
 }
 
-/* Of those that have running states Qwen's hybrids, too. */
+/* Qwen's hybrid models also take one pass, although they have recurrent states. */
 static void test_a_call_is_one_pass_or_says_that_it_is_not(void)
 {
     model *m = opened_long();
     CHECK(m != NULL);
     CHECK_INT(m->info.mixed_calls, mixes_calls(m));
-    for (int i = 0; i < 3; i++) { /* new, then known, then where they lie */
+    for (int i = 0; i < 3; i++) { /* new sequences, then known ones, then ones with known cells */
         const uint32_t n = n_passes(m, (const uint16_t[]){0, 4, 2, 5, 1}, 5, (const uint32_t[]){1, 1, 20, 1, 9});
         CHECK(n <= 5 && (n == 0 || (n == 1) == m->info.mixed_calls));
     }
@@ -167,7 +169,8 @@ static void test_a_call_is_one_pass_or_says_that_it_is_not(void)
     m->ops->close(m);
 }
 
-/* A call of `n` tokens of one sequence and one of another. Where it cannot be made to fail, it goes well. */
+/* Decodes n tokens of one sequence and one token of another, and lets the call fail. If failures cannot be simulated,
+ * the call succeeds. */
 static void call_that_fails(model *m, uint16_t seq, uint32_t n, uint16_t other, model_result *result)
 {
     mixed c;
@@ -181,7 +184,7 @@ static void call_that_fails(model *m, uint16_t seq, uint32_t n, uint16_t other, 
     CHECK_INT(*result, !is_made ? MODEL_OK : attends_only() || mixes_calls(m) ? MODEL_FAILED_BATCH : MODEL_FAILED_ALL);
 }
 
-/* Where a call that fails is said to have spoiled its own sequences only, the others go on as if nothing had been. */
+/* After MODEL_FAILED_BATCH, the sequences outside of the call are still valid. */
 static void test_a_call_that_fails_harms_nobody_else(void)
 {
     model *m = opened_long(), *alone = opened_long();
@@ -206,8 +209,8 @@ static void test_a_call_that_fails_harms_nobody_else(void)
     alone->ops->close(alone);
 }
 
-/* Recurrent states: the removal of drafts computes, which can fail. Other sequences are invalid then where any failure
- * invalidates them. */
+/* With recurrent states, removing drafts computes a graph, which can fail. For some models, the failure makes all
+ * sequences invalid. */
 static void test_a_removal_of_drafts_that_fails_is_reported(void)
 {
     model *m = opened_long();
@@ -238,7 +241,7 @@ static bool count_down(void *left)
     return (*n)-- == 0;
 }
 
-/* A call that can be given up. */
+/* Fills a call that can be aborted. */
 static void add_stoppable(mixed *c, const model *m, random_source *random)
 {
     if (m->info.n_stoppable >= LONG_SEQ) {
@@ -278,7 +281,7 @@ static void test_a_call_that_is_given_up_changes_nothing(void)
     alone->ops->close(alone);
 }
 
-/* The n-th text goes on, on both, as if nothing had been. */
+/* Both models continue the text of this sequence, with the same logits. */
 static void go_on_alike(model *m, model *alone, uint16_t seq, uint32_t n)
 {
     const uint32_t n_step = N_BATCH / 2, from = m->ops->position(m, seq);
@@ -292,8 +295,8 @@ static void go_on_alike(model *m, model *alone, uint16_t seq, uint32_t n)
     }
 }
 
-/* A sliding window's cells are used again and again: what is given up may have taken some from the beginning, where what comes
- * next would have begun otherwise. Each sequence is given up at another distance from the end. */
+/* A sliding window uses its cells again. An aborted call may have moved the place where new cells begin. Each sequence
+ * is aborted at another distance from the end of its cells. */
 static void test_a_call_that_is_given_up_at_the_end_of_a_window(void)
 {
     enum { SHORTEST = 140, N_BETWEEN = 40, N_AFTER = 320 };
@@ -316,12 +319,12 @@ static void test_a_call_that_is_given_up_at_the_end_of_a_window(void)
     alone->ops->close(alone);
 }
 
-/* Where memory is shared, a copy holds what the given up call was to go on from. */
+/* If copies share cells, an aborted call does not change them. */
 static void test_a_call_that_is_given_up_harms_no_copy(void)
 {
     model *m = opened_long();
     CHECK(m != NULL);
-    static const uint16_t copies[] = {1, 2, 4}; /* `cold` has 3 */
+    static const uint16_t copies[] = {1, 2, 4}; /* sequence 3 is used by `cold` */
     const uint32_t n_left[] = {0, 20, 50};
     CHECK_INT(feed(m, 0, 0, 0, 100, N_BATCH), MODEL_OK);
     for (int i = 0; i < 3 && m->info.n_stoppable > 0; i++) {
@@ -345,7 +348,7 @@ static void test_a_call_that_is_given_up_harms_no_copy(void)
     m->ops->close(m);
 }
 
-/* Sequence 0 after `n` tokens, and copies of it as 1, 2 and 4. */
+/* Makes sequence 0 with `n` tokens, and copies of it: sequences 1, 2 and 4. */
 static void with_copies(model *m, uint32_t n)
 {
     for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
@@ -355,11 +358,11 @@ static void with_copies(model *m, uint32_t n)
     CHECK(copy_sequence(m, 0, 1) && copy_sequence(m, 0, 2) && copy_sequence(m, 0, 4));
 }
 
-/* Logits after the tokens [n, to) of a sequence's own text behind the first n of sequence 0's: read by 3, which is free. */
+/* Returns the logits after n tokens of sequence 0, and tokens [n, to) of another sequence's text. Uses sequence 3. */
 static float *alone_behind(model *m, uint16_t seq, uint32_t n, uint32_t to)
 {
     m->ops->clear(m, 3);
-    (void)feed(m, 3, 0, 0, n, N_BATCH); /* what fails leaves other logits, or none */
+    (void)feed(m, 3, 0, 0, n, N_BATCH); /* a failure leads to other logits or none, which the caller notices */
     (void)feed(m, 3, seq, n, to, N_BATCH);
     return row_after(m, to - n);
 }
@@ -383,7 +386,7 @@ static void test_copies_go_on_beside_what_they_were_copied_from(void)
             rows[seq] = malloc(m->info.n_vocab * sizeof *rows[seq]);
             memcpy(rows[seq], m->ops->logits(m, c.ends[seq] - 1), m->info.n_vocab * sizeof *rows[seq]);
         }
-        CHECK_INT(feed(m, 4, 4, N, N + 2, N_BATCH), MODEL_OK); /* the copy that was not in the call */
+        CHECK_INT(feed(m, 4, 4, N, N + 2, N_BATCH), MODEL_OK); /* this copy was not in the call */
         rows[4] = row_after(m, 2);
         for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
             if (rows[seq] != NULL) {

@@ -11,8 +11,8 @@
 
 enum { LONG_CTX = 4096, LONG_TEXT = 3072, SLACK_KIB = 256 /* of a set, a map and the allocator, not of cells */ };
 
-/* Anonymous memory of what is mapped without a reservation, from the page tables: the buffers of llama.cpp. A sanitizer maps
- * its own like that, too, but leaves it out of dumps. */
+/* Returns the anonymous memory of mappings without a reservation, as llama.cpp's buffers are. A sanitizer's mappings
+ * are like this, too, but are excluded from core dumps, so they do not count. */
 static long anonymous_kib(void)
 {
     FILE *file = fopen("/proc/self/smaps", "r");
@@ -35,7 +35,7 @@ static model *opened_long(void)
     return opened_with(LONG_CTX, N_SEQ);
 }
 
-/* Addresses of memory that is nobody's file and can only be read. */
+/* Returns the size of all read-only mappings that belong to no file. */
 static uint64_t read_only_bytes(void)
 {
     FILE *file = fopen("/proc/self/maps", "r");
@@ -54,7 +54,8 @@ static uint64_t read_only_bytes(void)
     return sum;
 }
 
-/* Norms stay where the file was mapped, but in memory of their own, which goes with the model. On a device nothing is mapped. */
+/* Small weights such as norms are copied to read-only memory at the addresses of the mapped file. Closing the model
+ * frees this memory. On a device, nothing is mapped. */
 static void test_small_weights_have_pages_of_their_own(void)
 {
     const uint64_t before = read_only_bytes();
@@ -65,9 +66,9 @@ static void test_small_weights_have_pages_of_their_own(void)
     CHECK(device != NULL || read_only_bytes() == before);
 }
 
-#ifndef IS_SANITIZED /* they keep what was freed */
+#ifndef IS_SANITIZED /* a sanitizer keeps freed memory */
 
-/* What a model of so many cells takes when it is opened, of the allocator, too. */
+/* Measures how much memory a model with this context takes when it is opened, including the allocator's. */
 static void measure_opened(uint32_t n_ctx, uint32_t n_seq, long *kib)
 {
     const long before = own_memory_kib("Anonymous:");
@@ -77,12 +78,12 @@ static void measure_opened(uint32_t n_ctx, uint32_t n_seq, long *kib)
     m->ops->close(m);
 }
 
-/* The sets of sequences, which llama.cpp has for each cell, take no memory before the cell is used. */
+/* For each cell, llama.cpp has a set of sequences. A set takes no memory before its cell is used. */
 static void test_cells_take_memory_when_used(void)
 {
     enum { FEW = 256, MANY_SEQ = 128, SET_BYTES = 32 };
     long with_few = 0, with_many = 0;
-    measure_opened(FEW, MANY_SEQ, &with_few); /* the allocator keeps what all need */
+    measure_opened(FEW, MANY_SEQ, &with_few); /* the first model makes the allocator take what all models need */
     measure_opened(FEW, MANY_SEQ, &with_few);
     measure_opened(LONG_CTX, MANY_SEQ, &with_many);
     CHECK(with_many - with_few < (long)MANY_SEQ * (LONG_CTX - FEW) * SET_BYTES / 1024);
@@ -90,7 +91,8 @@ static void test_cells_take_memory_when_used(void)
 
 #endif
 
-/* What a text of that length takes and what its cut and its end give back; a first one has touched what steps need. */
+/* Measures the memory that a text takes, and how much its truncation and its end give back. The first text only makes
+ * llama.cpp take the memory that steps need. */
 static void test_pages_follow_use(void)
 {
     const long before_open = anonymous_kib();
@@ -115,14 +117,14 @@ static void test_pages_follow_use(void)
     CHECK(current->memory == LLM_MEMORY_RECURRENT || taken > (kv_type == LLM_KV_F16 ? 2 : 1) * SLACK_KIB);
     CHECK_INT(feed(m, 1, 1, 0, LONG_TEXT, 64), MODEL_OK);
     float *again = row_after(m, 64);
-    check_same(row, again, m->info.n_vocab); /* zeros are as good as new */
+    check_same(row, again, m->info.n_vocab); /* cells of zeros are as good as new ones */
     printf("opened %ld KiB, %d tokens %ld KiB\n", opened_kib, LONG_TEXT, taken);
     free(row);
     free(again);
     m->ops->close(m);
 }
 
-/* Others' cells lie between and behind: they keep theirs. */
+/* The cells of another sequence are between and after the freed ones. They keep their memory. */
 static void test_others_keep_their_pages(void)
 {
     model *m = opened_long();

@@ -10,7 +10,8 @@
 
 enum { LONG_CTX = 4096, HEAD = 3072, SLACK_KIB = 512, ROUNDS = 300, TEXT_MAX = 700 };
 
-/* Copies of one head share it: the bytes that the model counts and, unless a sanitizer keeps more, those of the process. */
+/* Copies share the cells of a head. Checks the bytes that the model counts, and the memory of the process, unless a
+ * sanitizer keeps freed memory. */
 static void test_copies_hold_their_head_once(void)
 {
     model *m = opened_with(LONG_CTX, N_SEQ);
@@ -38,7 +39,7 @@ static void test_copies_hold_their_head_once(void)
 #else
     (void)before;
 #endif
-    m->ops->clear(m, 0); /* the source goes; its copies keep what they share */
+    m->ops->clear(m, 0); /* the source is cleared, and the copies keep the shared cells */
     CHECK_INT(m->ops->shared_tokens(m, 1), 0);
     CHECK_INT(m->ops->shared_tokens(m, 2), HEAD);
     CHECK(!has_attention || m->ops->used_bytes(m) >= head);
@@ -59,7 +60,7 @@ static void test_copies_hold_their_head_once(void)
  * through a saved state. */
 typedef struct twins {
     model *shared, *apart;
-    uint32_t seed; /* of the next tokens */
+    uint32_t seed; /* seed of the next tokens */
 } twins;
 
 static bool copy_through_state(model *m, uint16_t from, uint16_t to)
@@ -80,7 +81,7 @@ static void check_grows_alike(twins *t, uint16_t seq, uint32_t n)
     CHECK_INT(feed(t->apart, seq, t->seed, at, at + n, 64), MODEL_OK);
     const uint32_t last = n % 64 == 0 ? 64 : n % 64;
     float *a = row_after(t->shared, last), *b = row_after(t->apart, last);
-    if (current->memory == LLM_MEMORY_DENSE) { /* the same cells in the same order: the same bits */
+    if (current->memory == LLM_MEMORY_DENSE) { /* the same cells in the same order give the same bits */
         CHECK(memcmp(a, b, t->shared->info.n_vocab * sizeof *a) == 0);
     } else {
         check_same(a, b, t->shared->info.n_vocab);
@@ -89,7 +90,7 @@ static void check_grows_alike(twins *t, uint16_t seq, uint32_t n)
     free(b);
 }
 
-/* One random operation on two random sequences. */
+/* Does one random operation on two random sequences. */
 static void change(twins *t, random_source *r)
 {
     const model_ops *ops = t->shared->ops;

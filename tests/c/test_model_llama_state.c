@@ -3,7 +3,7 @@
  * tokens. */
 #include "tiny_models.h"
 
-/* Goes on with `seq`, at k tokens of text 1, and compares with a cold reading. */
+/* Continues `seq`, which has k tokens of text 1, and compares the logits with those without reuse. */
 static void check_goes_on(model *m, uint16_t seq, uint32_t k)
 {
     CHECK_INT(m->ops->position(m, seq), k);
@@ -32,10 +32,10 @@ static void test_a_copy_is_its_own(void)
     CHECK(m != NULL);
     CHECK_INT(feed(m, 0, 1, 0, 200, 64), MODEL_OK);
     CHECK(copy_sequence(m, 0, 1));
-    CHECK(!m->ops->copy(m, 0, 1)); /* not empty */
+    CHECK(!m->ops->copy(m, 0, 1)); /* fails because sequence 1 is not empty */
     CHECK(!m->ops->copy(m, 0, 0));
     CHECK(!m->ops->copy(m, 0, N_SEQ));
-    CHECK_INT(feed(m, 0, 5, 200, 260, 60), MODEL_OK); /* the source goes its own way, and then away */
+    CHECK_INT(feed(m, 0, 5, 200, 260, 60), MODEL_OK); /* the source continues, and is cleared later */
     check_goes_on(m, 1, 200);
     CHECK_STILL_GOOD();
     CHECK_INT(m->ops->position(m, 0), 260);
@@ -56,7 +56,7 @@ static void test_a_full_state_comes_back_anywhere(void)
     uint8_t *bytes = saved(m, 0, MODEL_STATE_FULL, &n);
     CHECK(bytes != NULL);
     CHECK_INT(m->ops->state_save(m, 0, MODEL_STATE_FULL, bytes, n - 1), 0);
-    CHECK_INT(feed(m, 2, 3, 0, 50, 64), MODEL_OK); /* overwritten by the restore */
+    CHECK_INT(feed(m, 2, 3, 0, 50, 64), MODEL_OK); /* the load replaces these tokens */
     CHECK_INT(m->ops->state_load(m, 2, MODEL_STATE_FULL, 200, bytes, n), MODEL_OK);
     check_goes_on(m, 2, 200);
     CHECK_STILL_GOOD();
@@ -84,7 +84,7 @@ static void test_a_checkpoint_brings_back_what_a_cut_cannot(void)
     uint8_t *bytes = saved(m, 0, MODEL_STATE_CHECKPOINT, &n), *full = saved(m, 0, MODEL_STATE_FULL, &n_full);
     CHECK(bytes != NULL && full != NULL);
     CHECK(m->info.checkpoint == MODEL_CHECKPOINT_WHOLE ? n == n_full : n < n_full);
-    CHECK_INT(feed(m, 0, 1, 150, 450, 64), MODEL_OK); /* far enough for the window to have gone */
+    CHECK_INT(feed(m, 0, 1, 150, 450, 64), MODEL_OK); /* so far that the window has lost the cells */
     for (int i = 0; i < 2; i++) {
         CHECK_INT(m->ops->state_load(m, 0, MODEL_STATE_CHECKPOINT, 150, bytes, n), MODEL_OK);
         check_goes_on(m, 0, 150);
@@ -95,7 +95,7 @@ static void test_a_checkpoint_brings_back_what_a_cut_cannot(void)
     m->ops->close(m);
 }
 
-/* The recipe for another session with the same beginning: copy all, then bring the copy back. */
+/* As for another session with the same beginning: copies the sequence, then loads a checkpoint into the copy. */
 static void test_a_fork_at_a_checkpoint_leaves_the_source_alone(void)
 {
     size_t n;
@@ -128,21 +128,22 @@ static void test_damaged_states_leave_the_sequence_empty(void)
     CHECK_INT(feed(m, 1, 2, 0, 50, 64), MODEL_OK);
     CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, n / 2), MODEL_INVALID);
     CHECK_INT(m->ops->position(m, 1), 0);
-    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 99, bytes, n), MODEL_INVALID); /* not so many tokens */
+    /* the state has another number of tokens */
+    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 99, bytes, n), MODEL_INVALID);
     CHECK_INT(m->ops->position(m, 1), 0);
     CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, 0), MODEL_INVALID);
     memset(bytes, 0x5a, n);
     CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, n), MODEL_INVALID);
     CHECK_INT(m->ops->state_load(m, N_SEQ, MODEL_STATE_FULL, 100, bytes, n), MODEL_INVALID);
-    check_goes_on(m, 0, 100); /* nobody else noticed */
+    check_goes_on(m, 0, 100); /* sequence 0 is unchanged */
     CHECK_STILL_GOOD();
     CHECK_INT(feed(m, 1, 1, 0, 20, 64), MODEL_OK);
     free(bytes);
     m->ops->close(m);
 }
 
-/* Whatever the shift between the cells of a window that was read and of its copy would be, odd or even, before and after its ring
- * has turned. */
+/* A copy may have its cells at other places. Tests shifts by even and odd numbers, before and after the window's ring
+ * is full. */
 static void test_a_copied_window_goes_on_alike_at_every_length(void)
 {
     if (current->memory != LLM_MEMORY_WINDOW) {
@@ -161,7 +162,8 @@ static void test_a_copied_window_goes_on_alike_at_every_length(void)
     m->ops->close(m);
 }
 
-/* Where the last pair of cells with these neighbouring positions begins in a state, and how far the second is; 0: nowhere. */
+/* Finds the last pair of cells with positions `position` and the next one in a state. Returns where the pair begins, or
+ * 0. *distance_between is the distance of the two cells. */
 static size_t find_cells(const uint8_t *bytes, size_t n, int32_t position, size_t *distance_between)
 {
     for (size_t at = n - 64; at > 0; at--) {
@@ -178,7 +180,7 @@ static size_t find_cells(const uint8_t *bytes, size_t n, int32_t position, size_
     return 0;
 }
 
-/* A state in which two tokens of a window have one position: the second does not replace the first. */
+/* In this state, two tokens of a window have the same position. The load fails instead of replacing one of them. */
 static void test_a_position_that_is_taken_is_refused(void)
 {
     if (current->memory != LLM_MEMORY_WINDOW || !is_exact) {
@@ -228,7 +230,8 @@ static void draft(model *m, uint32_t n_seq, uint32_t k, uint32_t n_right)
     }
 }
 
-/* At every length of a sequence, and right after its state was loaded: a window has no token to spare then. */
+/* Removes drafts at many lengths of a sequence, and also directly after its state was loaded, when a window has no more
+ * tokens than it needs. */
 static void test_drafts_can_be_removed(void)
 {
     model *m = opened();
