@@ -24,7 +24,7 @@ static model *open_sim(const char *path)
     return m;
 }
 
-/* Feeds n tokens to a sequence in one call; logits are wanted after the last one. */
+/* Feeds n tokens to a sequence in one call, and requests logits after the last one. */
 static model_result feed(model *m, uint16_t seq, const int32_t *tokens, uint32_t n)
 {
     int32_t positions[TOKENS_MAX];
@@ -61,7 +61,7 @@ static int32_t largest(const model *m, const float *logits)
     return best;
 }
 
-/* What the model says after one more token; the state moves on by it. */
+/* Consumes one more token. Returns the most likely next token. */
 static int32_t winner_after(model *m, uint16_t seq, int32_t token)
 {
     return feed(m, seq, &token, 1) == MODEL_OK ? largest(m, m->ops->logits(m, 0)) : -1;
@@ -74,7 +74,7 @@ static void make_tokens(int32_t *tokens, uint32_t n, random_source *random)
     }
 }
 
-/* Whether a sequence and a fresh one, which has consumed `tokens`, agree on the logits after `next`. */
+/* Consumes `next`, and returns whether the logits equal those of an empty sequence after `tokens` and `next`. */
 static bool equals_cold(model *m, uint16_t seq, const int32_t *tokens, uint32_t n, int32_t next)
 {
     random_source random = {n + 1};
@@ -110,7 +110,7 @@ static void wrong_options_are_named(void)
 {
     check_refused("", "class", "hybrid");
     check_refused("sparse", "sparse", "dense, window, recurrent, hybrid or none");
-    check_refused("dense,", "unknown", "fail_kind"); /* a trailing comma promises an option */
+    check_refused("dense,", "unknown", "fail_kind"); /* after a trailing comma, another option is missing */
     check_refused("dense,speed=3", "speed", "step_us");
     check_refused("dense,ctx", "ctx", "1 to 1048576");
     check_refused("dense,ctx=", "ctx", "1 to 1048576");
@@ -192,7 +192,7 @@ static void the_longest_piece_wins(void)
     model *m = open_sim("dense");
     int32_t tokens[8], few[2];
     char piece[32];
-    CHECK_INT(m->ops->tokenize(m, " they and", 9, true, false, tokens, 8), 2); /* not " the" and "y" */
+    CHECK_INT(m->ops->tokenize(m, " they and", 9, true, false, tokens, 8), 2); /* not " the", "y" and more */
     CHECK_INT(m->ops->piece(m, tokens[0], false, piece, sizeof piece), 5);
     CHECK(memcmp(piece, " they", 5) == 0);
     CHECK_INT(m->ops->piece(m, tokens[0], false, piece, 4), -5);
@@ -225,7 +225,7 @@ static void control_tokens_come_only_from_trusted_text(void)
 
 /* ---- what it writes ---- */
 
-/* Writes greedily until an end or n bytes; the bytes written, and how many tokens that took. */
+/* Generates the most likely tokens until the end of the turn, or n_tokens_max tokens. Returns the number of bytes. */
 static size_t write_turn(model *m, uint16_t seq, char *out, size_t n_out, uint32_t n_tokens_max, uint32_t *n_tokens,
                          bool *has_ended)
 {
@@ -264,7 +264,7 @@ static void it_writes_words_and_whole_characters(void)
         uint8_t lead = (uint8_t)text[at];
         size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
         CHECK(lead < 0x80 || lead >= 0xc2);
-        for (size_t i = 1; i < length && at + i < n; i++) { /* the context may end inside the last character */
+        for (size_t i = 1; i < length && at + i < n; i++) { /* the context may end within the last character */
             CHECK(((uint8_t)text[at + i] & 0xc0) == 0x80);
         }
         multibyte += length > 1;
@@ -347,10 +347,11 @@ static void check_warm_equals_cold(const char *path)
         m->ops->clear(m, 0);
         m->ops->clear(m, 1);
         CHECK(feed_in_parts(m, 0, tokens, n, &random));
-        CHECK(feed_in_parts(m, 1, tokens, 1 + random_below(&random, n), &random)); /* a neighbour changes nothing */
+        /* another sequence changes nothing */
+        CHECK(feed_in_parts(m, 1, tokens, 1 + random_below(&random, n), &random));
         CHECK_INT(m->ops->position(m, 0), n);
         CHECK(equals_cold(m, 0, tokens, n, tokens[0]));
-        tokens[random_below(&random, n)] ^= 1; /* and it is no accident: any other token shows */
+        tokens[random_below(&random, n)] ^= 1; /* the comparison can fail: a change of any token changes the logits */
         m->ops->clear(m, 0);
         CHECK(feed_in_parts(m, 0, tokens, n, &random));
         tokens[random_below(&random, n)] ^= 2;
@@ -412,11 +413,11 @@ static void a_window_rewinds_while_it_covers(void)
     int32_t tokens[300];
     make_tokens(tokens, 300, &random);
     CHECK(feed_in_parts(m, 0, tokens, 15, &random));
-    CHECK_INT(m->ops->truncate_floor(m, 0), 1); /* still whole */
+    CHECK_INT(m->ops->truncate_floor(m, 0), 1); /* all tokens are still in the window */
     CHECK(feed_in_parts(m, 0, tokens + 15, 285, &random));
     CHECK_INT(m->ops->truncate_floor(m, 0), 280);
     CHECK(m->ops->truncate(m, 0, 290));
-    CHECK_INT(m->ops->truncate_floor(m, 0), 280); /* a truncation brings nothing back */
+    CHECK_INT(m->ops->truncate_floor(m, 0), 280); /* truncating restores no state of an earlier token */
     CHECK(m->ops->truncate(m, 0, 280));
     CHECK(equals_cold(m, 0, tokens, 280, 260));
     for (uint32_t k = 1; k < 280; k += 7) {
@@ -438,11 +439,11 @@ static void check_no_rewind(const char *path)
     make_tokens(tokens, 100, &random);
     CHECK(feed_in_parts(m, 0, tokens, 100, &random));
     CHECK_INT(m->ops->truncate_floor(m, 0), 100);
-    CHECK(m->ops->truncate(m, 0, 100)); /* truncates nothing */
+    CHECK(m->ops->truncate(m, 0, 100)); /* removes no token */
     CHECK(equals_cold(m, 0, tokens, 100, 260));
     CHECK(!m->ops->truncate(m, 0, 99));
     CHECK_INT(m->ops->position(m, 0), 99);
-    for (int i = 0; i < 10; i++) { /* more tokens do not mend it */
+    for (int i = 0; i < 10; i++) { /* more tokens do not repair the sequence */
         CHECK_INT(winner_after(m, 0, 260 + i), SIM_TOKEN_WRONG_STATE);
     }
     m->ops->clear(m, 0);
@@ -491,15 +492,15 @@ static void a_batch_that_breaks_a_rule_changes_nothing(void)
     bad[1].tokens[2] = -1;
     bad[2].tokens[2] = 512;
     bad[3].positions[1] = 5; /* a gap */
-    bad[4].positions[1] = 3; /* twice */
-    bad[5].positions[0] = 2; /* over what is there */
+    bad[4].positions[1] = 3; /* the same position twice */
+    bad[5].positions[0] = 2; /* the position of a token that exists */
     bad[6].positions[2] = -1;
     bad[7].seqs[3] = N_SEQ;
-    bad[8].seqs[1] = 1; /* sequence 0 has the third token again: not together */
+    bad[8].seqs[1] = 1; /* the tokens of sequence 0 are not consecutive */
     bad[8].positions[1] = 0;
     bad[8].seqs[2] = 0;
     bad[8].positions[2] = 4;
-    bad[9].positions[2] = 1; /* an empty sequence starts at 0 */
+    bad[9].positions[2] = 1; /* an empty sequence must begin at 0 */
     bad[9].positions[3] = 2;
     bad[10].positions[0] = INT32_MAX;
     for (size_t i = 0; i < 11; i++) {
@@ -516,7 +517,7 @@ static void a_batch_that_breaks_a_rule_changes_nothing(void)
     m->ops->close(m);
 }
 
-/* n tokens of sequence 0 in one call, logits wanted after each of the first n_outputs. */
+/* Feeds n tokens to sequence 0 in one call, and requests logits after each of the first n_outputs. */
 static model_result feed_for_outputs(model *m, const int32_t *tokens, uint32_t n, uint32_t n_outputs)
 {
     int32_t positions[64];
@@ -539,14 +540,14 @@ static void a_sequence_may_have_several_outputs(void)
         int32_t tokens[64];
         make_tokens(tokens, 64, &random);
         CHECK_INT(n, N_SEQ + MODEL_OUTPUTS_BESIDE);
-        CHECK_INT(feed_for_outputs(m, tokens, n + 1, n + 1), MODEL_INVALID); /* more than there is room for */
+        CHECK_INT(feed_for_outputs(m, tokens, n + 1, n + 1), MODEL_INVALID); /* more outputs than allowed */
         CHECK_INT(m->ops->position(m, 0), 0);
         CHECK_INT(feed_for_outputs(m, tokens, n + 1, n), MODEL_OK);
         float *together = malloc(n * m->info.n_vocab * sizeof *together);
         for (uint32_t k = 0; k < n; k++) {
             memcpy(together + k * m->info.n_vocab, m->ops->logits(m, k), m->info.n_vocab * sizeof *together);
         }
-        CHECK(m->ops->logits(m, n) == NULL); /* not asked for */
+        CHECK(m->ops->logits(m, n) == NULL); /* no logits were requested */
         for (uint32_t k = 0; k < n; k++) {
             CHECK_INT(feed(m, 1, tokens + k, 1), MODEL_OK);
             CHECK(memcmp(m->ops->logits(m, 0), together + k * m->info.n_vocab, m->info.n_vocab * sizeof *together) ==
@@ -563,7 +564,7 @@ static void batch_and_context_have_an_end(void)
     int32_t tokens[N_CTX];
     random_source random = {9};
     make_tokens(tokens, N_CTX, &random);
-    CHECK_INT(feed(m, 0, tokens, 65), MODEL_INVALID); /* n_batch is 64 */
+    CHECK_INT(feed(m, 0, tokens, 65), MODEL_INVALID); /* n_batch is only 64 */
     CHECK(feed_in_parts(m, 0, tokens, N_CTX, &random));
     CHECK_INT(feed(m, 0, tokens, 1), MODEL_INVALID);
     CHECK_INT(m->ops->position(m, 0), N_CTX);
@@ -637,7 +638,7 @@ static void a_window_costs_more_than_its_tokens(void)
 
 /* ---- faults ---- */
 
-/* Sequences 0 (three tokens) and 2 (five) are filled; the third call, of four tokens for sequence 0, fails. */
+/* Sequence 0 gets three tokens, and sequence 2 gets five. The third call adds four tokens to sequence 0, and fails. */
 static model *open_and_fail(const char *path, model_result expected)
 {
     static const int32_t tokens[8] = {260, 261, 262, 263, 264, 265, 266, 267};
@@ -660,7 +661,7 @@ static void a_failed_batch_spoils_its_own(void)
         CHECK(m != NULL);
         CHECK(m->ops->logits(m, 3) == NULL);
         const int32_t other[5] = {260, 261, 262, 263, 264};
-        CHECK(equals_cold(m, 2, other, 5, 270)); /* the bystander is well */
+        CHECK(equals_cold(m, 2, other, 5, 270)); /* the other sequence is unchanged */
         CHECK_INT(winner_after(m, 0, 270), SIM_TOKEN_WRONG_STATE);
         m->ops->clear(m, 0);
         CHECK(equals_cold(m, 0, other, 0, 270));
@@ -677,7 +678,7 @@ static void a_failed_model_spoils_all(void)
         CHECK(m != NULL);
         CHECK_INT(winner_after(m, 0, 270), SIM_TOKEN_WRONG_STATE);
         CHECK_INT(winner_after(m, 2, 270), SIM_TOKEN_WRONG_STATE);
-        CHECK(equals_cold(m, 1, NULL, 0, 270)); /* an empty sequence has nothing to spoil */
+        CHECK(equals_cold(m, 1, NULL, 0, 270)); /* an empty sequence cannot become wrong */
         m->ops->clear(m, 2);
         CHECK(equals_cold(m, 2, NULL, 0, 270));
         m->ops->close(m);
@@ -694,7 +695,8 @@ static void missing_cells_change_nothing(void)
     m->ops->close(m);
 }
 
-/* Dense memory stands where it stopped; recurrent memory claims to stand at the end, and lies. */
+/* Dense memory stops at a position in the middle. Recurrent memory reports the position at the end, but its state is
+ * wrong. */
 static void a_step_that_stops_half_way(void)
 {
     const int32_t tokens[8] = {260, 261, 262, 263, 264, 265, 266, 267};
@@ -736,7 +738,7 @@ static void faults_come_when_told(void)
     m->ops->close(m);
     m = open_sim("dense,fail_seq=1,fail_at=2,fail_kind=cells");
     CHECK_INT(feed(m, 1, &token, 1), MODEL_OK);
-    CHECK_INT(feed(m, 0, &token, 1), MODEL_OK); /* does not count */
+    CHECK_INT(feed(m, 0, &token, 1), MODEL_OK); /* calls of other sequences do not count */
     CHECK_INT(feed(m, 1, &token, 1), MODEL_NO_CELLS);
     CHECK_INT(feed(m, 1, &token, 1), MODEL_OK);
     m->ops->close(m);
@@ -748,7 +750,7 @@ static void a_step_takes_the_time_it_is_told(void)
     const int32_t tokens[4] = {300, 301, 302, 303};
     struct timespec before, after;
     clock_gettime(CLOCK_MONOTONIC, &before);
-    CHECK_INT(feed(m, 0, tokens, 4), MODEL_OK); /* three without output */
+    CHECK_INT(feed(m, 0, tokens, 4), MODEL_OK); /* three of the tokens have no output */
     clock_gettime(CLOCK_MONOTONIC, &after);
     CHECK((after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000 >= 5000);
     m->ops->close(m);

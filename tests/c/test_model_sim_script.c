@@ -46,7 +46,7 @@ static model *open_sim(const char *memory)
     return m;
 }
 
-/* Consumes one token, and returns the one that comes next. */
+/* Consumes a token. Returns the most likely next token. */
 static int32_t consume(model *m, uint16_t seq, int32_t token)
 {
     const int32_t position = (int32_t)m->ops->position(m, seq);
@@ -74,7 +74,7 @@ static int32_t consume_text(model *m, uint16_t seq, const char *text)
     return next;
 }
 
-/* From the token that is next to the turn's end, at most n_max tokens. */
+/* Returns the text from token `next` to the end of the turn, at most n_max tokens. */
 static const char *said(model *m, uint16_t seq, int32_t next, size_t n_max)
 {
     static char out[TEXT_BYTES_MAX];
@@ -127,7 +127,7 @@ static void test_a_saved_state_knows_how_far_it_is(void)
         const size_t n = m->ops->state_save(m, 0, MODEL_STATE_FULL, bytes, sizeof bytes);
         CHECK(n > 0 && m->ops->state_load(m, 1, MODEL_STATE_FULL, k, bytes, n) == MODEL_OK);
         CHECK_STR(said(m, 1, consume(m, 1, (uint8_t)call[strlen(half)]), N_CTX), call + strlen(half) + 1);
-        memset(bytes + n - sizeof(uint64_t), 0xff, sizeof(uint64_t)); /* what was said of the last state */
+        memset(bytes + n - sizeof(uint64_t), 0xff, sizeof(uint64_t)); /* the place in the reply of the last state */
         CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, k, bytes, n), MODEL_INVALID);
         m->ops->close(m);
     }

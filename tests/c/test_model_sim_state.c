@@ -35,7 +35,7 @@ static model *open_sim(const char *path)
     return open_sim_with(path, false);
 }
 
-/* Feeds n tokens in one call; logits are wanted after the last one. */
+/* Feeds n tokens in one call, and requests logits after the last one. */
 static model_result feed(model *m, uint16_t seq, const int32_t *tokens, uint32_t n)
 {
     int32_t positions[N_CTX];
@@ -72,7 +72,7 @@ static model_result load(model *m, uint16_t seq, model_state_kind kind, uint32_t
     return m->ops->state_load(m, seq, kind, k, b->bytes, b->n);
 }
 
-/* Whether the next `next` gives the logits of a fresh sequence that has consumed `tokens`. The sequence moves on by it. */
+/* Consumes `next`, and returns whether the logits equal those of an empty sequence after `tokens` and `next`. */
 static bool equals_cold(model *m, uint16_t seq, const int32_t *tokens, uint32_t n, int32_t next)
 {
     float cold[SIM_VOCABULARY];
@@ -155,7 +155,8 @@ static void a_blob_is_as_large_as_asked(void)
 
 /* ---- what comes back ---- */
 
-/* Consumes k tokens, saves, runs on by `more`, loads: the rest of the text is that of the k tokens. */
+/* Consumes k tokens, saves the sequence, consumes `more` tokens, and loads the saved state. The sequence then continues
+ * as after k tokens. */
 static void check_goes_back(model *m, model_state_kind kind, uint32_t k, uint32_t more, uint64_t seed)
 {
     int32_t tokens[N_CTX];
@@ -167,7 +168,7 @@ static void check_goes_back(model *m, model_state_kind kind, uint32_t k, uint32_
     CHECK_INT(feed(m, 0, tokens + k, more), MODEL_OK);
     CHECK_INT(load(m, 0, kind, k, &b), MODEL_OK);
     CHECK_INT(m->ops->position(m, 0), k);
-    for (uint32_t i = 0; i < 5; i++) { /* other tokens than before, one by one */
+    for (uint32_t i = 0; i < 5; i++) { /* other tokens than before, one at a time */
         int32_t next = (int32_t)(100 + i);
         CHECK(equals_cold(m, 0, tokens, k + i, next));
         tokens[k + i] = next;
@@ -198,12 +199,13 @@ static void a_full_state_stands_alone(void)
         static blob b;
         CHECK_INT(feed(m, 0, tokens, 200), MODEL_OK);
         save(m, 0, MODEL_STATE_FULL, &b);
-        CHECK_INT(load(m, 1, MODEL_STATE_FULL, 200, &b), MODEL_OK); /* into an empty one */
+        CHECK_INT(load(m, 1, MODEL_STATE_FULL, 200, &b), MODEL_OK); /* into an empty sequence */
         CHECK(equals_cold(m, 1, tokens, 200, 9));
         CHECK_INT(feed(n, 2, other, 300), MODEL_OK);
-        CHECK_INT(load(n, 2, MODEL_STATE_FULL, 200, &b), MODEL_OK); /* over another conversation, of another process */
+        /* replaces another conversation in another model object */
+        CHECK_INT(load(n, 2, MODEL_STATE_FULL, 200, &b), MODEL_OK);
         CHECK(equals_cold(n, 2, tokens, 200, 9));
-        CHECK(equals_cold(m, 0, tokens, 200, 9)); /* the source did not notice */
+        CHECK(equals_cold(m, 0, tokens, 200, 9)); /* the saved sequence is unchanged */
         m->ops->close(m);
         n->ops->close(n);
     }
@@ -240,11 +242,11 @@ static void a_copy_is_its_own_sequence(void)
         CHECK_INT(m->ops->position(m, 1), 200);
         CHECK(equals_cold(m, 1, tokens, 200, 9));
         CHECK(equals_cold(m, 0, tokens, 200, 8));
-        CHECK(!m->ops->copy(m, 0, 1)); /* not empty */
+        CHECK(!m->ops->copy(m, 0, 1)); /* fails because sequence 1 is not empty */
         CHECK(!m->ops->copy(m, 0, 0));
         m->ops->clear(m, 2);
         CHECK(m->ops->copy(m, 0, 2));
-        m->ops->clear(m, 0); /* the copy lives on without its source */
+        m->ops->clear(m, 0); /* the copy stays when its source is cleared */
         tokens[200] = 8;
         CHECK(equals_cold(m, 2, tokens, 201, 7));
         m->ops->close(m);
@@ -282,7 +284,7 @@ static void a_checkpoint_outlives_what_happened_since(void)
         CHECK_INT(feed(m, 0, tokens + 100, 100), MODEL_OK);
         save(m, 0, MODEL_STATE_CHECKPOINT, &late);
         CHECK_INT(load(m, 0, MODEL_STATE_CHECKPOINT, 100, &early), MODEL_OK);
-        CHECK_INT(feed(m, 0, tokens + 100, 150), MODEL_OK); /* the same tokens again, and more */
+        CHECK_INT(feed(m, 0, tokens + 100, 150), MODEL_OK); /* the same tokens again, and further ones */
         CHECK_INT(load(m, 0, MODEL_STATE_CHECKPOINT, 200, &late), MODEL_OK);
         CHECK(equals_cold(m, 0, tokens, 200, 9));
         CHECK_INT(load(m, 0, MODEL_STATE_CHECKPOINT, 100, &early), MODEL_OK);
@@ -293,7 +295,7 @@ static void a_checkpoint_outlives_what_happened_since(void)
 
 /* ---- what should not have been loaded ---- */
 
-/* Loads the checkpoint of `taken` into a sequence that has consumed `own`. */
+/* Returns whether the model notices that a checkpoint of `taken` was loaded into a sequence with the tokens `own`. */
 static bool is_wrong_over(model *m, const int32_t *taken, uint32_t k, const int32_t *own, uint32_t n)
 {
     static blob b;
@@ -313,12 +315,12 @@ static void a_checkpoint_over_other_tokens_shows(void)
     make_tokens(tokens, 200, 5);
     for (int i = 1; i < N_CLASSES; i += 2) { /* window and hybrid */
         model *m = open_sim(classes[i]);
-        for (uint32_t at = 0; at < 100; at += 33) { /* where the two part */
+        for (uint32_t at = 0; at < 100; at += 33) { /* the place where the tokens differ */
             memcpy(other, tokens, sizeof other);
             other[at] = (other[at] + 1) % SIM_VOCABULARY;
             CHECK(is_wrong_over(m, tokens, 100, other, 200));
         }
-        CHECK(is_wrong_over(m, tokens, 100, tokens, 99)); /* too few of the right ones */
+        CHECK(is_wrong_over(m, tokens, 100, tokens, 99)); /* the same tokens, but too few */
         CHECK(is_wrong_over(m, tokens, 100, tokens, 0));
         CHECK(!is_wrong_over(m, tokens, 100, tokens, 100));
         m->ops->close(m);
@@ -362,7 +364,8 @@ static void a_spoiled_state_stays_wrong_when_saved(void)
             CHECK(says_wrong(m, 0));
             CHECK_INT(load(m, 0, kinds[kind], 50, &good), MODEL_OK);
             bool attached = kind == 1 && m->info.checkpoint == MODEL_CHECKPOINT_ATTACHED;
-            CHECK(attached ? says_wrong(m, 0) : equals_cold(m, 0, tokens, 50, 9)); /* what it needs is not trusted */
+            /* such a checkpoint needs the sequence's attention, which is wrong */
+            CHECK(attached ? says_wrong(m, 0) : equals_cold(m, 0, tokens, 50, 9));
             m->ops->close(m);
         }
     }
@@ -387,18 +390,18 @@ static void what_is_no_state_is_refused(void)
         bad = good;
         bad.bytes[0] ^= 1;
         CHECK_INT(load(m, 1, kind, 100, &bad), MODEL_INVALID);
-        CHECK_INT(load(m, 1, kind, 99, &good), MODEL_INVALID);              /* not that many tokens */
-        CHECK_INT(load(m, 1, kinds[1 - i % 2], 100, &good), MODEL_INVALID); /* not that kind */
+        CHECK_INT(load(m, 1, kind, 99, &good), MODEL_INVALID);              /* the state has another number of tokens */
+        CHECK_INT(load(m, 1, kinds[1 - i % 2], 100, &good), MODEL_INVALID); /* the state is of another kind */
         model *n = open_sim(classes[(i / 2 + 1) % N_CLASSES]);
-        CHECK_INT(load(n, 1, kind, 100, &good), MODEL_INVALID); /* not that class */
+        CHECK_INT(load(n, 1, kind, 100, &good), MODEL_INVALID); /* the state is of another class of models */
         n->ops->close(n);
-        CHECK_INT(feed(m, 1, tokens, 50), MODEL_OK); /* the sequence is empty and usable */
+        CHECK_INT(feed(m, 1, tokens, 50), MODEL_OK); /* the sequence is empty and can be used */
         CHECK(equals_cold(m, 1, tokens, 50, 9));
         m->ops->close(m);
     }
 }
 
-/* Bytes of a good state changed at random: it is loaded or refused, and the model goes on either way. */
+/* Random bytes of a good state are changed. The state is loaded or refused, and the model continues in either case. */
 static void hostile_bytes_do_no_harm(void)
 {
     int32_t tokens[100];
@@ -412,7 +415,7 @@ static void hostile_bytes_do_no_harm(void)
         uint32_t n_refused = 0;
         for (int round = 0; round < 3000; round++) {
             bad = good;
-            size_t area = round % 2 == 0 ? 64 : bad.n; /* half of them in the head and the first state */
+            size_t area = round % 2 == 0 ? 64 : bad.n; /* half of the changes are in the header and the first state */
             bad.bytes[random_below(&random, (uint32_t)(area < bad.n ? area : bad.n))] = (uint8_t)random_next(&random);
             n_refused += load(m, 0, kinds[i % 2], 100, &bad) == MODEL_INVALID;
             m->ops->clear(m, 1);
@@ -440,9 +443,9 @@ static void a_copy_costs_no_cells_until_it_grows(void)
         CHECK(m->ops->copy(m, 0, 1));
         CHECK(m->ops->copy(m, 1, 2));
         CHECK_INT(feed(m, 2, tokens + 200, 60), MODEL_OK);
-        CHECK_INT(feed(m, 1, tokens + 200, 41), MODEL_NO_CELLS); /* 200 shared, 60, 41 */
+        CHECK_INT(feed(m, 1, tokens + 200, 41), MODEL_NO_CELLS); /* needs 200 shared cells, 60, and 41 */
         CHECK_INT(feed(m, 1, tokens + 200, 40), MODEL_OK);
-        m->ops->clear(m, 0); /* the others still hold what they share */
+        m->ops->clear(m, 0); /* the other sequences keep the shared cells */
         CHECK_INT(feed(m, 0, tokens, 1), MODEL_NO_CELLS);
         m->ops->clear(m, 2);
         CHECK_INT(feed(m, 0, tokens, 61), MODEL_NO_CELLS);
@@ -459,7 +462,7 @@ static void without_sharing_a_copy_costs_all(void)
     CHECK_INT(feed(m, 0, tokens, 100), MODEL_OK);
     CHECK(m->ops->copy(m, 0, 1));
     CHECK_INT(feed(m, 1, tokens + 100, 50), MODEL_OK);
-    CHECK(!m->ops->copy(m, 0, 2)); /* 250 of 300 */
+    CHECK(!m->ops->copy(m, 0, 2)); /* 250 of 300 cells are used */
     CHECK_INT(m->ops->position(m, 2), 0);
     m->ops->clear(m, 0);
     CHECK(m->ops->copy(m, 1, 0));
@@ -479,9 +482,10 @@ static void a_cut_copy_gives_nothing_back_that_is_shared(void)
         CHECK_INT(feed(m, 0, tokens + 100, 100), MODEL_OK);
         CHECK(m->ops->copy(m, 0, 1));
         CHECK_INT(load(m, 1, MODEL_STATE_CHECKPOINT, 100, &b), MODEL_OK);
-        CHECK_INT(feed(m, 1, tokens + 100, 101), MODEL_NO_CELLS); /* 200 of the source, 100 shared, 101 */
+        /* needs 200 cells of the source, of which 100 are shared, and 101 */
+        CHECK_INT(feed(m, 1, tokens + 100, 101), MODEL_NO_CELLS);
         CHECK_INT(feed(m, 1, tokens + 100, 100), MODEL_OK);
-        CHECK_INT(load(m, 0, MODEL_STATE_CHECKPOINT, 100, &b), MODEL_OK); /* gives back its own 100 */
+        CHECK_INT(load(m, 0, MODEL_STATE_CHECKPOINT, 100, &b), MODEL_OK); /* frees 100 cells of its own */
         CHECK_INT(feed(m, 2, tokens, 101), MODEL_NO_CELLS);
         CHECK_INT(feed(m, 2, tokens, 100), MODEL_OK);
         m->ops->close(m);
@@ -502,7 +506,8 @@ static void a_load_without_cells_leaves_it_empty(void)
         CHECK_INT(feed(m, 1, tokens, 50), MODEL_OK);
         CHECK_INT(load(m, 1, MODEL_STATE_FULL, 200, &b), MODEL_NO_CELLS);
         CHECK_INT(m->ops->position(m, 1), 0);
-        CHECK_INT(load(m, 0, MODEL_STATE_FULL, 200, &b), MODEL_OK); /* its own 200 are free for it */
+        /* loading first frees the sequence's own 200 cells */
+        CHECK_INT(load(m, 0, MODEL_STATE_FULL, 200, &b), MODEL_OK);
         CHECK(feed(m, 1, tokens, 101) == MODEL_NO_CELLS && feed(m, 1, tokens, 100) == MODEL_OK);
         m->ops->clear(m, 0);
         CHECK_INT(load(m, 0, MODEL_STATE_FULL, 200, &b), MODEL_OK);
@@ -510,7 +515,7 @@ static void a_load_without_cells_leaves_it_empty(void)
     }
 }
 
-/* Cells counted by hand, one by one: each position of each sequence names the cell that it is in. */
+/* Counts the used cells one by one. For each position of each sequence, `cells` has the number of its cell. */
 static void cells_are_counted_as_if_one_by_one(void)
 {
     enum { CELLS = 400 };

@@ -34,7 +34,7 @@ static void an_awake_consumer_is_not_disturbed(void)
 {
     notifier *d;
     CHECK_INT(notifier_open(&d), LLM_OK);
-    notifier_clear(d); /* disarms */
+    notifier_clear(d); /* disarms the consumer */
     notifier_wake(d);
     CHECK(!is_woken(d));
     notifier_arm(d);
@@ -60,13 +60,13 @@ static void waiting_asks_once_and_ends(void)
     notifier *d;
     int asked = 0;
     CHECK_INT(notifier_open(&d), LLM_OK);
-    notifier_wait(d, say_true, &asked, -1); /* ready: does not sleep */
+    notifier_wait(d, say_true, &asked, -1); /* there is work, so it does not sleep */
     CHECK_INT(asked, 1);
-    notifier_wait(d, say_false, &asked, 0); /* times out */
+    notifier_wait(d, say_false, &asked, 0); /* returns because the time is over */
     CHECK_INT(asked, 2);
     notifier_arm(d);
     notifier_wake(d);
-    notifier_wait(d, say_false, &asked, -1); /* already woken: does not sleep */
+    notifier_wait(d, say_false, &asked, -1); /* the consumer was woken before, so it does not sleep */
     CHECK_INT(asked, 3);
     CHECK(!is_woken(d));
     notifier_close(d);
@@ -77,20 +77,20 @@ typedef struct latecomer {
     bool was_heard;
 } latecomer;
 
-/* A producer that publishes just after the look, and wakes. */
+/* Returns false, as if there were no work. But before that, a producer publishes work and wakes the consumer. */
 static bool say_false_and_be_woken(void *context)
 {
     latecomer *l = context;
     notifier_wake(l->consumer);
     l->was_heard = is_woken(l->consumer);
-    return !l->was_heard; /* or it would sleep for good */
+    return !l->was_heard; /* if the consumer were not woken, it would sleep forever */
 }
 
 static void a_ring_between_the_look_and_the_sleep_is_heard(void)
 {
     latecomer l = {0};
     CHECK_INT(notifier_open(&l.consumer), LLM_OK);
-    notifier_clear(l.consumer); /* awake, as after a drain */
+    notifier_clear(l.consumer); /* as after a drain, the consumer is awake */
     notifier_wait(l.consumer, say_false_and_be_woken, &l, -1);
     CHECK(l.was_heard);
     CHECK(!is_woken(l.consumer));
@@ -104,7 +104,7 @@ enum { ROUNDS = 50000, BURSTS = 200000 };
 typedef struct player {
     notifier *own;
     notifier *other;
-    _Atomic int *ball; /* whose turn: the player's number */
+    _Atomic int *ball; /* number of the player whose turn it is */
     int number;
 } player;
 
@@ -166,7 +166,7 @@ static bool has_more(void *context)
     return atomic_load_explicit(&s->published, memory_order_acquire) != s->taken;
 }
 
-/* The producer does not wait: wakes meet an arming, a sleeping and a draining consumer in every order. */
+/* The producer does not wait. So wake-ups come while the consumer arms, sleeps or drains, in every order. */
 static void the_last_ring_is_always_heard(void)
 {
     stream s = {0};
@@ -184,7 +184,7 @@ static void the_last_ring_is_always_heard(void)
 
 int main(void)
 {
-    alarm(60); /* a lost wake-up hangs: let it kill the test */
+    alarm(60); /* a lost wake-up is a hang, which the alarm ends */
     RUN(it_opens_armed_and_coalesces);
     RUN(an_awake_consumer_is_not_disturbed);
     RUN(waiting_asks_once_and_ends);

@@ -7,7 +7,7 @@
 #include "fitted_layers.h"
 #include "tiny_models.h"
 
-static size_t room; /* 0: what there is */
+static size_t room; /* simulated free memory of the device, or 0 for the real one */
 
 void __real_ggml_backend_dev_memory(ggml_backend_dev_t dev, size_t *free_bytes, size_t *total);
 void __wrap_ggml_backend_dev_memory(ggml_backend_dev_t dev, size_t *free_bytes, size_t *total);
@@ -43,13 +43,13 @@ static int32_t layers_in(size_t n_bytes)
     return n;
 }
 
-/* The least room in which a layer is put on the device. */
+/* Returns the smallest amount of free memory with which a layer is put on the device. */
 static size_t room_for_one(void)
 {
     size_t least = 1, most = (size_t)1 << 30;
     while (least < most) {
         const size_t half = least + (most - least) / 2;
-        if (layers_in(half) != 0) { /* -1: all */
+        if (layers_in(half) != 0) { /* -1 means all layers */
             most = half;
         } else {
             least = half + 1;

@@ -98,7 +98,7 @@ static void test_it_splits_as_std_regex_does(void)
         spelling s = {"", 0};
         spell_choice(&r, 2, &s);
         if (s.n + 8 > sizeof s.text) {
-            continue; /* cut off */
+            continue; /* the pattern was cut off */
         }
         for (int k = 0; k < TEXTS_EACH; k++) {
             char text[TEXT_BYTES_MAX];
@@ -106,7 +106,7 @@ static void test_it_splits_as_std_regex_does(void)
             size_t n_bytes = random_text(&r, text);
             int64_t n = pattern_split(s.text, text, n_bytes, lengths);
             if (n < 0) {
-                continue; /* it may be empty, or takes too long */
+                continue; /* the pattern can match the empty text, or matching takes too long */
             }
             int64_t n_expected = pattern_split_std(s.text, text, n_bytes, expected);
             bool is_same = n == n_expected && memcmp(lengths, expected, (size_t)n * sizeof *lengths) == 0;
@@ -127,7 +127,7 @@ typedef struct long_case {
     const char *pattern, *run, *last;
 } long_case;
 
-/* Each is quadratic, or recursive for each character, in std::regex. */
+/* For each of these, std::regex takes quadratic time, or recurses for each character. */
 static const long_case long_cases[] = {
     {"\\s+$", " ", "x"},
     {"\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{1}", " ", "x"},

@@ -8,8 +8,8 @@
 
 enum { POOL_CTX = 4096, POOL_SEQ = 6, N_IDLE = 3000, N_MOST = 400 };
 
-/* The most cells that an attention of the graphs made since goes over, and how many attentions those have. Where llama.cpp is
- * a library of its own it calls itself. */
+/* The largest number of cells in an attention of a new graph, and the number of such attentions. If llama.cpp is a
+ * shared library, its own calls do not come here. */
 static int64_t n_attended;
 static uint32_t n_attentions;
 
@@ -26,7 +26,7 @@ struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *context, str
     return __real_ggml_flash_attn_ext(context, q, k, v, mask, scale, max_bias, softcap);
 }
 
-/* Copies from tensors, and how often another tensor was next. */
+/* The number of copies from tensors, and the number of tensors that were copied one after the other. */
 static uint32_t n_copies, n_copied;
 
 static void count_copy(const struct ggml_tensor *tensor)
@@ -60,12 +60,12 @@ static model *opened_pool(void)
     return opened_with(POOL_CTX, POOL_SEQ);
 }
 
-/* Attention-only models have one on devices alone. */
+/* Models with only attention use a pool only on devices. */
 static bool has_pool(void)
 {
     model *m = opened_pool();
     if (m == NULL) {
-        return true; /* and the tests say what is wrong */
+        return true; /* the tests report what is wrong */
     }
     const bool has_streams = attends_only() && device == NULL;
     const bool has = m->info.shares_cells && m->info.memory != LLM_MEMORY_RECURRENT && !has_streams;
@@ -73,7 +73,7 @@ static bool has_pool(void)
     return has;
 }
 
-/* Sequences 1 and 4 read N_IDLE tokens each, in turns, and say nothing more. */
+/* Fills sequences 1 and 4 with N_IDLE tokens each, in turn. Then they stay idle. */
 static void fill(model *m)
 {
     for (uint32_t at = 0; at < N_IDLE; at += N_BATCH) {
@@ -83,13 +83,13 @@ static void fill(model *m)
     }
 }
 
-/* What the sequences have read. */
+/* The tokens of the sequences. */
 typedef struct texts {
     int32_t tokens[POOL_SEQ][N_MOST];
     uint32_t n[POOL_SEQ];
 } texts;
 
-/* A call that gives each of the sequences so many tokens more. */
+/* Feeds n_tokens[i] more tokens to each sequence, in one call. */
 static model_result read_more(model *m, texts *t, const uint16_t *seqs, uint32_t n_seqs, const uint32_t *n_tokens,
                               uint32_t *ends)
 {
@@ -113,14 +113,15 @@ static model_result read_more(model *m, texts *t, const uint16_t *seqs, uint32_t
     return m->ops->decode(m, &batch);
 }
 
-/* Logits behind a sequence's text, read by a model that has nothing else. */
+/* Returns the logits after a sequence's text, from a model that has only this sequence. */
 static float *read_alone(model *alone, const texts *t, uint16_t seq)
 {
     alone->ops->clear(alone, 0);
     uint32_t n = 0;
     for (uint32_t at = 0; at < t->n[seq]; at += n) {
         n = t->n[seq] - at < N_BATCH ? t->n[seq] - at : N_BATCH;
-        (void)feed_tokens(alone, 0, t->tokens[seq] + at, n, at); /* what fails leaves other logits, or none */
+        /* a failure leads to other logits or none, which the caller notices */
+        (void)feed_tokens(alone, 0, t->tokens[seq] + at, n, at);
     }
     return row_after(alone, n);
 }
@@ -150,7 +151,7 @@ static void test_who_goes_on_attends_to_its_own_cells(void)
     check_read(m, alone, &t, (const uint16_t[]){2, 5}, 2, (const uint32_t[]){1, 1});
     check_read(m, alone, &t, (const uint16_t[]){0, 2, 5}, 3, (const uint32_t[]){1, 1, 1});
     printf("  at most %d cells\n", (int)n_attended);
-    /* Two newcomers lie beside each other; whose window slides reuses cells, wherever they are. */
+    /* Two new sequences have cells next to each other. A sliding window uses old cells again, at any place. */
     CHECK(m->info.memory == LLM_MEMORY_WINDOW || n_attended <= 1024);
     CHECK_INT(feed(m, 1, 1, N_IDLE, N_IDLE + 5, N_BATCH), MODEL_OK);
     float *idle = row_after(m, 5);
@@ -163,11 +164,11 @@ static void test_who_goes_on_attends_to_its_own_cells(void)
     alone->ops->close(alone);
 }
 
-/* A graph costs as much as some layers of a step, and a device prepares for each. With an idle sequence behind each, two
- * that go on attend apart, and come to a boundary of 256 cells at different steps. */
+/* Making a graph takes as long as some layers of a step, and a device then prepares the graph. An idle sequence follows
+ * each of two active ones. Their ranges reach a multiple of 256 cells at different steps. */
 static void test_sequences_that_go_on_together_keep_their_graph(void)
 {
-    enum { N_READ = 190, N_STEPS = 150 }; /* the first one has room for as many as it has read */
+    enum { N_READ = 190, N_STEPS = 150 }; /* the first sequence has room for as many tokens again */
     const uint16_t seqs[] = {0, 2};
     const uint32_t one_each[] = {1, 1};
     model *m = opened_pool();
@@ -181,7 +182,7 @@ static void test_sequences_that_go_on_together_keep_their_graph(void)
         CHECK_INT(feed(m, i == 0 ? 1 : 4, 1, 0, N_IDLE, N_BATCH), MODEL_OK);
     }
     for (uint32_t i = 0; i < 2 + N_STEPS; i++) {
-        n_attentions = i == 2 ? 0 : n_attentions; /* running states may move once */
+        n_attentions = i == 2 ? 0 : n_attentions; /* recurrent states may be moved once */
         CHECK_INT(read_more(m, &t, seqs, 2, one_each, ends), MODEL_OK);
     }
     printf("  %d attentions of new graphs in %d steps\n", (int)n_attentions, N_STEPS);
@@ -189,7 +190,7 @@ static void test_sequences_that_go_on_together_keep_their_graph(void)
     m->ops->close(m);
 }
 
-/* A device takes as long for a copy of one cell as for one of many. */
+/* For a device, a copy of one cell takes as long as a copy of many cells. */
 static void test_a_state_is_copied_in_few_pieces(void)
 {
     enum { N_STEPS = 60, PIECES_MAX = 6 };

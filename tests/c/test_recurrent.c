@@ -14,7 +14,7 @@
 
 enum { MEMORY_BYTES = 64 << 20, N_THREADS_MOST = 5 };
 
-/* Values are below 1 in size; single precision in another order of summation. */
+/* Values are below 1. The kernel adds the f32 numbers in another order. */
 static const double DIFF_MAX = 2e-6;
 
 static random_source source = {.state = 88172645463325252ull};
@@ -25,7 +25,7 @@ static struct ggml_context *context_new(void)
     return ggml_init((struct ggml_init_params){MEMORY_BYTES, NULL, false});
 }
 
-/* Filled with values between `least` and `least` + `span`. */
+/* Returns a tensor with random values from `least` to `least` + `span`. */
 static struct ggml_tensor *tensor(struct ggml_context *c, int64_t n0, int64_t n1, int64_t n2, int64_t n3, float least,
                                   float span)
 {
@@ -36,7 +36,7 @@ static struct ggml_tensor *tensor(struct ggml_context *c, int64_t n0, int64_t n1
     return t;
 }
 
-/* As models have them: some of the rows of larger ones. */
+/* Returns some of the rows of a larger tensor, as models use them. */
 static struct ggml_tensor *part_of(struct ggml_context *c, struct ggml_tensor *whole, int64_t n1, int64_t first)
 {
     return ggml_view_4d(c, whole, whole->ne[0], n1, whole->ne[2], whole->ne[3], whole->nb[1], whole->nb[2],
@@ -49,7 +49,7 @@ static const float *row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, 
                            (size_t)i3 * t->nb[3]);
 }
 
-/* All values of all that is computed must be written: before, none of them is a number. */
+/* Computes the graph. All results are NaN before, so that a value that is not written is seen. */
 static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threads)
 {
     struct ggml_cgraph *graph = ggml_new_graph(c);
@@ -69,7 +69,7 @@ static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threa
     }
 }
 
-/* As the operations were before, or not. */
+/* Switches between llama.cpp's own operations and the new ones. */
 static void use_reference(bool is_used)
 {
     ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
@@ -81,15 +81,15 @@ static void use_reference(bool is_used)
 static double worse(double worst, double expected, double found)
 {
     const double diff = fabs(expected - found);
-    return diff <= worst ? worst : diff; /* NaN where a value is not a number */
+    return diff <= worst ? worst : diff; /* also if the difference is NaN */
 }
 
 /* ---- delta nets -------------------------------------------------------------------------------------------------- */
 
 typedef struct net_shape {
     int size, n_heads, n_key_heads, n_tokens, n_seqs;
-    bool in_place;  /* the states lie in any order among others, and are changed there */
-    int n_key_seqs; /* fewer: they have keys and queries in common */
+    bool in_place;  /* the states are changed where they are, in any order among other states */
+    int n_key_seqs; /* if there are fewer than n_seqs, sequences share keys and queries */
 } net_shape;
 
 static const net_shape NETS[] = {
@@ -101,7 +101,7 @@ static const net_shape NETS[] = {
     {64, 4, 2, 33, 2, true, 2},
     {64, 2, 2, 1, 5, false, 5},
     {128, 2, 1, 18, 4, true, 2},
-    /* a size that the kernel leaves to the one before it */
+    /* sizes that the kernel leaves to llama.cpp's kernel */
     {32, 4, 2, 20, 2, true, 2},
     {256, 2, 1, 3, 1, false, 1},
 };
@@ -109,10 +109,11 @@ static const net_shape NETS[] = {
 typedef struct net {
     struct ggml_context *context;
     struct ggml_tensor *q, *k, *v, *gate, *beta, *cells, *out;
-    struct ggml_tensor *states, *state; /* all of them; without cells those of the sequences, one behind the other */
+    /* `states` has all states, `state` the states of the sequences; without cells, these are consecutive */
+    struct ggml_tensor *states, *state;
 } net;
 
-/* `cells`: NULL, or where each state lies. */
+/* `cells` has the place of each state, or is NULL. */
 static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor *q, struct ggml_tensor *k,
                                      struct ggml_tensor *v, struct ggml_tensor *gate, struct ggml_tensor *beta,
                                      struct ggml_tensor *state, struct ggml_tensor *cells)
@@ -122,7 +123,7 @@ static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor 
     return out;
 }
 
-/* Backwards, between two others. */
+/* Puts the states in reverse order, between two other states. */
 static struct ggml_tensor *cells_of(struct ggml_context *c, int n_seqs)
 {
     struct ggml_tensor *cells = ggml_new_tensor_1d(c, GGML_TYPE_I32, n_seqs);
@@ -148,7 +149,7 @@ static void net_open(net *n, const net_shape *s)
     n->out = operation(c, n->q, n->k, n->v, n->gate, n->beta, n->state, n->cells);
 }
 
-/* One row of a head's state through all tokens, and what it gives to each. */
+/* Computes one row of a head's state after all tokens, and the row's results for each token. */
 static void row_of(const net *n, const net_shape *s, int seq, int head, int row, double *state, double *out)
 {
     const int shared = head % s->n_key_heads, key_seq = seq / (s->n_seqs / s->n_key_seqs);
@@ -168,14 +169,14 @@ static void row_of(const net *n, const net_shape *s, int seq, int head, int row,
     }
 }
 
-/* In floats, in all states. */
+/* Returns where the sequence's state begins in `states`, counted in floats. */
 static int64_t state_at(const net *n, const net_shape *s, int seq)
 {
     const int32_t cell = s->in_place ? ((const int32_t *)n->cells->data)[seq] : seq + 1;
     return (int64_t)cell * s->n_heads * s->size * s->size;
 }
 
-/* `before`: all states. */
+/* `before` has all states before the operation. */
 static double net_difference(const net *n, const net_shape *s, const float *before)
 {
     const float *found = n->out->data, *behind = found + (int64_t)s->n_seqs * s->n_tokens * s->n_heads * s->size;
@@ -246,7 +247,8 @@ static void test_each_value_of_a_delta_net_counts(void)
     ggml_free(n.context);
 }
 
-/* ... and they are not those that were there before, which round otherwise; nor are other sessions' states touched. */
+/* The results differ in rounding from those of llama.cpp's kernel, so this kernel was used. The states of other
+ * sessions do not change. */
 static void test_delta_nets_go_through_their_kernel(void)
 {
     for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
@@ -285,7 +287,7 @@ static void test_delta_nets_have_the_same_bits_with_any_number_of_threads(void)
                 out = copy_of(n.out->data, n_out);
                 after = copy_of(n.states->data, n_state);
             }
-            /* the place for a state behind the output is not written where it is changed in place */
+            /* if states are changed in place, the space for states after the output is not written */
             const size_t n_compared = NETS[i].in_place ? n_out - ggml_nbytes(n.state) : n_out;
             CHECK(memcmp(out, n.out->data, n_compared) == 0 && memcmp(after, n.states->data, n_state) == 0);
         }
@@ -302,7 +304,7 @@ static struct ggml_tensor *tokens_of(struct ggml_context *c, struct ggml_tensor 
                         (size_t)first * t->nb[2]);
 }
 
-/* However many tokens are consumed at once. */
+/* The result does not depend on how many tokens are consumed in one call. */
 static void test_delta_nets_have_the_same_bits_in_steps_of_any_size(void)
 {
     const net_shape s = {128, 4, 2, 50, 1, true, 1};
@@ -346,7 +348,7 @@ static const convolution_shape CONVOLUTIONS[] = {
     {4, 6144, 33, 1},
     {1, 32, 9, 2},
     {8, 48, 21, 2},
-    /* what the kernels leave to those before them, in one or in both steps */
+    /* shapes that one or both kernels leave to llama.cpp's */
     {4, 100, 20, 2},
     {9, 64, 12, 1},
 };
@@ -368,7 +370,7 @@ static void convolution_open(convolution *n, const convolution_shape *s)
     n->out = ggml_ssm_conv(c, n->inputs, n->kernel);
 }
 
-/* Of a sequence's channel, counted from the first former one. */
+/* Returns one input of a sequence's channel. The former inputs come first. */
 static float input_of(const convolution *n, const convolution_shape *s, int seq, int channel, int at)
 {
     return at < s->width - 1 ? row_at(n->former, channel, seq, 0)[at]
@@ -436,7 +438,7 @@ static void test_convolutions_have_the_same_bits_with_any_number_of_threads(void
     }
 }
 
-/* However many tokens are consumed at once: a token's result is that of its inputs. */
+/* The result for a token depends only on its inputs, not on how many tokens are consumed in one call. */
 static void test_convolutions_have_the_same_bits_in_steps_of_any_size(void)
 {
     const convolution_shape whole = {4, 96, 40, 1};
@@ -464,7 +466,7 @@ static void test_convolutions_have_the_same_bits_in_steps_of_any_size(void)
 
 /* ---- convolutions whose former inputs stay where they are ---------------------------------------------------------- */
 
-/* Of n sequences; the states lie backwards between two others. */
+/* A convolution of n sequences. The states are in reverse order, between two other states. */
 typedef struct staying {
     struct ggml_context *context;
     struct ggml_tensor *these, *kernel, *states, *cells, *out;
@@ -495,7 +497,7 @@ static void staying_open(staying *n, const convolution_shape *s)
     n->out = staying_operation(c, n->these, n->kernel, n->states, n->cells);
 }
 
-/* As it was done before: the inputs put together, then weighed; `states`: before it. */
+/* Compares with the usual way, which first puts the inputs together. `states` has the states before the operation. */
 static double staying_difference(const staying *n, const convolution_shape *s, const float *states)
 {
     double worst = 0;

@@ -89,7 +89,7 @@ static void test_torn_and_cold_reuse_nothing(void)
 static void test_checkpoint_inside_the_common_prefix(void)
 {
     const resume_checkpoint checkpoints[] = {{.k = 2}, {.k = 3}};
-    resume_input in = alone(A, 6, B, 6, 6); /* recurrent: no truncation */
+    resume_input in = alone(A, 6, B, 6, 6); /* the recurrent memory cannot be truncated */
     in.checkpoints = checkpoints;
     in.n_checkpoints = 2;
     const resume_plan p = resume_decide(&in);
@@ -131,14 +131,14 @@ static void test_donor_with_a_longer_prefix(void)
     const resume_plan p = resume_decide(&in);
     CHECK_INT(p.reason, LLM_REASON_SHARED);
     CHECK_INT(p.n_keep, 5);
-    in.own.tokens = A; /* own is as good: it is not copied over */
+    in.own.tokens = A; /* the own branch is as good, so it is not replaced with a copy */
     CHECK_INT(resume_decide(&in).donor, -1);
 }
 
 static void test_a_copy_has_to_gain_more_than_it_costs(void)
 {
     resume_source donors[] = {{.tokens = A, .n_tokens = 5, .truncate_floor = 1, .n_cost = 2}};
-    resume_input in = alone(B, 6, A, 6, 1); /* own gives 3 of the prompt's 6 */
+    resume_input in = alone(B, 6, A, 6, 1); /* the own branch gives 3 of the prompt's 6 tokens */
     in.donors = donors;
     in.n_donors = 1;
     CHECK_INT(resume_decide(&in).donor, -1);
@@ -151,7 +151,7 @@ static void test_a_copy_has_to_gain_more_than_it_costs(void)
     const resume_checkpoint checkpoints[] = {{.k = 4, .n_cost = 1}, {.k = 5, .is_whole = true, .n_cost = 3}};
     in.checkpoints = checkpoints;
     in.n_checkpoints = 2;
-    in.own.n_tokens = 0; /* the donor would give 4 at a cost of one more */
+    in.own.n_tokens = 0; /* with a copy of the donor, the first checkpoint gives 4 tokens at a higher cost */
     donors[0] = (resume_source){.tokens = A, .n_tokens = 6, .truncate_floor = 6, .n_cost = 2};
     CHECK_INT(resume_decide(&in).checkpoint, 1);
     CHECK_INT(resume_decide(&in).donor, -1);
@@ -207,7 +207,7 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* With that checkpoint: alone, from own, or from a donor. */
+/* Returns the largest gain with this checkpoint: alone, with the own branch, or with a donor. */
 static int64_t gain_with_checkpoint(const resume_input *in, const resume_checkpoint *c)
 {
     if (c->k == in->n_prompt && !c->has_logits) {
@@ -223,12 +223,12 @@ static int64_t gain_with_checkpoint(const resume_input *in, const resume_checkpo
     return most;
 }
 
-/* The most tokens that any way saves, less what it costs. */
+/* Returns the largest gain of all ways: the tokens that a way saves minus its cost. */
 static int64_t largest_gain(const resume_input *in)
 {
     int64_t most = 0;
     for (uint32_t k = 1; !in->cold && k <= in->n_prompt; k++) {
-        const bool last = k == in->n_prompt; /* only with kept logits */
+        const bool last = k == in->n_prompt; /* all tokens can be kept only with the logits after them */
         const bool is_own = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k);
         most = is_own && (!last || in->own_logits_at == k) ? larger(most, k) : most;
         for (uint32_t i = 0; i < in->n_donors && !last; i++) {
@@ -282,7 +282,7 @@ static void make_world(random_source *random, world *w)
     const uint32_t n_prompt = 1 + random_below(random, N_MAX - 1);
     const uint32_t n_checkpoints = random_below(random, CHECKPOINTS + 1);
     const uint32_t most_cost =
-        1 + random_below(random, 2) * random_below(random, N_MAX); /* half of them cost nothing */
+        1 + random_below(random, 2) * random_below(random, N_MAX); /* in half of the cases, nothing has a cost */
     for (uint32_t i = 0; i < n_checkpoints; i++) {
         w->checkpoints[i] = (resume_checkpoint){.k = 1 + random_below(random, n_prompt),
                                                 .is_whole = random_below(random, 3) == 0,
@@ -311,7 +311,7 @@ static void make_world(random_source *random, world *w)
     }
 }
 
-/* The plan's own way really leads to its n_keep. */
+/* Returns whether the plan's donor and checkpoint lead to its n_keep. */
 static bool plan_is_sound(const resume_input *in, const resume_plan *p)
 {
     if (p->n_keep == 0) {
@@ -344,7 +344,7 @@ static void test_always_the_largest_provable_gain(void)
     }
 }
 
-static size_t n_compared; /* bytes */
+static size_t n_compared; /* number of bytes */
 
 int __real_memcmp(const void *a, const void *b, size_t n);
 int __wrap_memcmp(const void *a, const void *b, size_t n);
@@ -355,7 +355,7 @@ int __wrap_memcmp(const void *a, const void *b, size_t n)
     return __real_memcmp(a, b, n);
 }
 
-/* Agents share a system prompt: hundreds of sessions begin with the same tokens, and only few of them are compared. */
+/* Agents share a system prompt. Hundreds of sessions begin with the same tokens, but only few sessions are compared. */
 static void test_many_donors_that_share_a_long_head(void)
 {
     enum { N_DONORS = 300, HEAD = 20000, END = 100, N_TOKENS = HEAD + END };
@@ -369,7 +369,7 @@ static void test_many_donors_that_share_a_long_head(void)
         }
     }
     for (uint32_t floor = 1; floor <= N_TOKENS;
-         floor += N_TOKENS - 1) { /* memory that can be truncated, and such that cannot */
+         floor += N_TOKENS - 1) { /* memory that can be truncated, then memory that cannot */
         for (uint32_t i = 0; i < N_DONORS; i++) {
             donors[i] =
                 (resume_source){.tokens = tokens[i], .n_tokens = N_TOKENS, .truncate_floor = floor, .n_cost = 10};

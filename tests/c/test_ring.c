@@ -42,14 +42,14 @@ static void nothing_is_visible_before_commit(void)
     CHECK_INT(n, 4);
     CHECK(memcmp(record, "kept", 4) == 0);
     CHECK((uintptr_t)record % 8 == 0);
-    CHECK(ring_peek(r, &n) == record); /* peeking takes nothing */
+    CHECK(ring_peek(r, &n) == record); /* peeking removes no record */
     ring_release(r);
     CHECK(ring_is_empty(r));
     CHECK(ring_peek(r, &n) == NULL);
     ring_close(r);
 }
 
-/* An empty ring takes its largest record wherever it stands: no sequence of sizes can wedge it. */
+/* An empty ring has room for the largest record at every place. So no sequence of sizes can block it. */
 static void the_largest_record_fits_from_every_place(void)
 {
     for (size_t start = 1; start <= 120; start++) {
@@ -77,7 +77,7 @@ static void full_is_an_answer_and_passes(void)
     ring *r;
     size_t n;
     CHECK_INT(ring_open(128, &r), LLM_OK);
-    for (uint64_t i = 0; i < 8; i++) { /* 8 records of 8 + 8 bytes fill it to the last byte */
+    for (uint64_t i = 0; i < 8; i++) { /* 8 records of 8 + 8 bytes fill the ring completely */
         uint64_t *record = ring_reserve(r, 8);
         CHECK(record != NULL);
         *record = i;
@@ -102,10 +102,10 @@ enum { STRESS_RECORDS_MAX = 4000000 };
 
 typedef struct stress {
     ring *r;
-    _Atomic uint64_t total; /* records pushed, once `done` */
+    _Atomic uint64_t total; /* number of records pushed, valid when `done` is set */
     _Atomic int done;
-    _Atomic uint64_t full;  /* times the producer found no room */
-    _Atomic uint64_t empty; /* times the consumer found nothing */
+    _Atomic uint64_t full;  /* how often the producer found no room */
+    _Atomic uint64_t empty; /* how often the consumer found no record */
 } stress;
 
 static uint64_t mix(uint64_t x)
@@ -117,7 +117,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Record i: its size and every byte follow from i alone. Mostly small, sometimes the largest. */
+/* Returns the size of record i. Its size and its bytes depend only on i. Most records are small, and some are large. */
 static size_t size_of(uint64_t i, size_t max)
 {
     uint64_t h = mix(i);
@@ -154,11 +154,12 @@ static void *produce(void *argument)
     int64_t deadline = now_ns() + STRESS_NS_MAX;
     uint64_t i = 0;
     for (; i < STRESS_RECORDS_MAX && (i % 4096 != 0 || i == 0 || now_ns() < deadline); i++) {
-        while (i == 2000 && atomic_load(&s->empty) == 0) { /* the consumer runs dry at least once */
+        while (i == 2000 && atomic_load(&s->empty) == 0) { /* waits until the consumer has found the ring empty once */
             sched_yield();
         }
         size_t n = size_of(i, max);
-        size_t reserved = n < max && (i & 3) == 0 ? n + 1 + (size_t)(i % (max - n)) : n; /* some commits shrink */
+        /* some commits are smaller than what was reserved */
+        size_t reserved = n < max && (i & 3) == 0 ? n + 1 + (size_t)(i % (max - n)) : n;
         uint8_t *record;
         while ((record = ring_reserve(s->r, reserved)) == NULL) {
             atomic_fetch_add(&s->full, 1);
@@ -179,11 +180,11 @@ static void two_threads_lose_and_tear_nothing(void)
     uint64_t i = 0, torn = 0;
     CHECK_INT(ring_open(4096, &s.r), LLM_OK);
     CHECK_INT(pthread_create(&producer, NULL, produce, &s), 0);
-    while (atomic_load(&s.full) == 0) { /* the producer runs full at least once */
+    while (atomic_load(&s.full) == 0) { /* waits until the producer has found the ring full once */
         sched_yield();
     }
     for (;;) {
-        int done = atomic_load(&s.done); /* before the look: an empty ring after it is empty for good */
+        int done = atomic_load(&s.done); /* read first: if it is set and the ring is empty, no record comes any more */
         size_t n;
         const uint8_t *record = ring_peek(s.r, &n);
         if (record == NULL) {

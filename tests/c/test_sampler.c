@@ -25,7 +25,7 @@ static sampler *opened(llm_sampling s, const logit_bias *biases, size_t n_biases
     return sampler_open(&fake.base, &options, &out) == LLM_OK ? out : NULL;
 }
 
-/* One pick from a copy of the logits. */
+/* Picks from a copy of the logits. */
 static int32_t pick(sampler *s, const float *logits)
 {
     float copy[N];
@@ -136,17 +136,19 @@ static void test_penalties_look_at_what_was_accepted(void)
     CHECK_INT(pick(p, logits), 10);
     sampler_accept(p, &(int32_t){10}, 1);
     CHECK_INT(pick(p, logits), 11);
-    sampler_accept(p, &(int32_t){11}, 1); /* both are penalized alike */
+    sampler_accept(p, &(int32_t){11}, 1); /* both tokens have the same penalty */
     CHECK_INT(pick(p, logits), 10);
     sampler_accept(p, &(int32_t){30}, 1); /* 10 leaves the window of two tokens */
     CHECK_INT(pick(p, logits), 10);
     sampler_accept(p, &(int32_t){10}, 1);
-    sampler_accept(p, &(int32_t){10}, 1); /* presence does not count twice, and 11 has left */
+    /* two occurrences do not double the presence penalty, and 11 has left the window */
+    sampler_accept(p, &(int32_t){10}, 1);
     CHECK_INT(pick(p, logits), 11);
     sampler_close(p);
 }
 
-/* A sampler takes only the end of a long prompt that it looks back over, and picks as if it had taken all of it. */
+/* A sampler accepts only the end of a long prompt, as far as its penalties look back. It picks the same tokens as a
+ * sampler that accepts all of it. */
 static void test_a_prompt_counts_as_far_as_it_is_looked_back_over(void)
 {
     enum { LONG = 500, BACK = 20 };
@@ -192,7 +194,7 @@ static void test_repeat_penalty_makes_negative_logits_smaller(void)
     CHECK_INT(pick(p, logits), 20);
     sampler_accept(p, &(int32_t){20}, 1);
     CHECK_INT(pick(p, logits), 21);
-    sampler_accept(p, &(int32_t){N + 5}, 1); /* no token: ignored */
+    sampler_accept(p, &(int32_t){N + 5}, 1); /* there is no such token, so it is ignored */
     sampler_close(p);
 }
 
@@ -202,7 +204,7 @@ static void test_a_penalty_does_not_bring_back_what_a_bias_ruled_out(void)
     flat(logits);
     logits[12] = 4;
     llm_sampling s = plain(0);
-    s.frequency_penalty = -2; /* rewards repetition */
+    s.frequency_penalty = -2; /* a negative penalty rewards repetition */
     logit_bias out = {12, -INFINITY};
     sampler *p = opened(s, &out, 1, 0);
     sampler_accept(p, &(int32_t){12}, 1);
@@ -210,7 +212,7 @@ static void test_a_penalty_does_not_bring_back_what_a_bias_ruled_out(void)
     sampler_close(p);
 }
 
-/* Draws many times: only tokens of [first, last] may come, and at least n_least different ones must. */
+/* Draws many times. Only tokens from `first` to `last` may come, and at least n_least different ones. */
 static void check_range(llm_sampling s, const float *logits, int32_t first, int32_t last, int32_t n_least)
 {
     int seen[N] = {0};
@@ -240,7 +242,7 @@ static void test_top_k_keeps_the_k_largest(void)
     check_range(s, logits, N - 5, N - 1, 5);
     s.top_k = 1;
     check_range(s, logits, N - 1, N - 1, 1);
-    s.top_k = N + 10; /* more than there are: off */
+    s.top_k = N + 10; /* more tokens than the vocabulary has, so top_k is off */
     check_range(s, logits, 0, N - 1, N - 50);
 }
 
@@ -281,7 +283,7 @@ static void test_frequencies_follow_the_probabilities(void)
     }
     sampler_close(p);
     CHECK(first > 6800 && first < 7200);
-    p = opened(plain(0.25f), NULL, 0, 0); /* colder: 0.7^4 / (0.7^4 + 0.3^4) = 0.967 */
+    p = opened(plain(0.25f), NULL, 0, 0); /* a lower temperature: 0.7^4 / (0.7^4 + 0.3^4) = 0.967 */
     first = 0;
     for (int i = 0; i < 10000; i++) {
         first += pick(p, logits) == 100;
@@ -313,13 +315,14 @@ static void test_a_seed_decides_everything(void)
     a = opened(s, NULL, 0, 0);
     b = opened(s, NULL, 0, 0);
     CHECK(sampler_seed(a) != UINT64_MAX);
-    CHECK(sampler_seed(a) != sampler_seed(b)); /* 1 in 2^31 */
+    CHECK(sampler_seed(a) != sampler_seed(b)); /* equal only once in 2^31 */
     sampler_close(a);
     sampler_close(b);
     sampler_close(NULL);
 }
 
-/* Every place of the vocabulary, and so of a block of words that is looked through at once, and of what is left behind. */
+/* The largest logit is at each place of the vocabulary once: in blocks that are searched with vectors, and in the rest
+ * after them. */
 static void test_the_largest_is_found_wherever_it_is(void)
 {
     float logits[N];

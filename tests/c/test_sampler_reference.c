@@ -35,7 +35,8 @@ static void random_logits(uint64_t seed, float *logits)
     }
 }
 
-/* Draws differ by their seeds; each within five standard deviations of what llama.cpp says. */
+/* Compares how often each token is drawn with llama.cpp's probability. The difference must be within five standard
+ * deviations, because the draws have other random numbers. */
 static void compare_on(const float *logits, const llm_sampling *s, const char *const *order, int n_draws)
 {
     static float copy[N_MAX];
@@ -163,7 +164,7 @@ static void in_the_order_asked_for(void)
     compare(&s, none);
 }
 
-/* The same tokens, one after the other, as llama.cpp's samplers with `seed` draw. */
+/* Compares a sequence of draws with those of llama.cpp's samplers with `seed`. */
 static void compare_draws(const float *logits, const llm_sampling *s, const char *const *order, uint32_t seed)
 {
     static float copy[N_MAX];
@@ -194,7 +195,7 @@ static void mirostat_draws_the_same(void)
     }
 }
 
-/* XTC has a generator of its own, with the same seed as the draw. */
+/* XTC draws from a generator of its own, which has the same seed. */
 static void seeds_are_the_same(void)
 {
     static const uint64_t seeds[] = {0, 7, UINT64_C(1) << 31, UINT64_C(5) << 32, (UINT64_C(5) << 32) + 9};
@@ -208,7 +209,7 @@ static void seeds_are_the_same(void)
     }
 }
 
-/* LLAMA_DEFAULT_SEED asks llama.cpp to draw one. */
+/* For llama.cpp, this seed (LLAMA_DEFAULT_SEED) means a random one. */
 static void the_seed_of_all_ones_is_one(void)
 {
     static float logits[N_MAX];
@@ -245,7 +246,8 @@ static uint8_t first_byte(int32_t token)
     return n > 0 ? (uint8_t)piece[0] : 0;
 }
 
-/* Tokens that begin alike are probable; end tokens get the logit `of_ends`, and llama.cpp's own choice a bit more. */
+/* Fills logits in which tokens with the same first byte are probable. Tokens that end the answer get `of_ends`, and the
+ * EOS token a little more. */
 static void alike_logits(random_source *random, float of_ends, float *logits)
 {
     const uint8_t first = first_byte((int32_t)random_below(random, m->info.n_vocab));
@@ -277,7 +279,7 @@ static void infill_joins_the_same(void)
     }
 }
 
-/* No single byte is probable enough, and no token that begins with it adds to it: llama.cpp ends then in any case. */
+/* No token is probable enough for infill, and none is joined with others. Then llama.cpp ends the answer. */
 static void infill_does_not_end_what_must_go_on(void)
 {
     static float logits[N_MAX];
@@ -308,7 +310,7 @@ static const char *const grammars[] = {
     "root ::= (\"ab\"? \"c\"){3} | ((\"q\"+ | \"r\")* \"s\"){1,}",
 };
 
-/* Whether the sampler, which is asked for nothing but this token, picks it. */
+/* Returns whether the sampler picks this token if it is the most likely one. */
 static bool is_allowed(sampler *s, int32_t wanted)
 {
     static float logits[N_MAX];
@@ -320,7 +322,8 @@ static bool is_allowed(sampler *s, int32_t wanted)
     return sampler_pick(s, logits, &token) == LLM_OK && token == wanted;
 }
 
-/* What llama.cpp takes otherwise: control tokens are text to it, and it takes bytes that make no character. */
+/* Returns whether llama.cpp treats the token differently: it accepts control tokens as text, and bytes that are no
+ * characters. */
 static bool is_special(int32_t token)
 {
     char piece[64];
@@ -334,7 +337,7 @@ static bool is_special(int32_t token)
     return m->ops->is_control(m, token) && !m->ops->is_end(m, token);
 }
 
-/* Where a character may be incomplete, llama.cpp lets the answer end. */
+/* Returns whether the text may end within a character. Then llama.cpp lets the answer end. */
 static bool is_within_character(const int32_t *tokens, uint32_t n)
 {
     char piece[64];

@@ -6,7 +6,8 @@
 
 enum { N_RUNS_MAX = 40 };
 
-/* A prompt token takes so long, `steep` more for each before it. 0: nothing is known. */
+/* Makes the pace that a prompt token takes token_us, and `steep` more for each token before it. With 0, no pace is
+ * known. */
 static void prompts_take(schedule_pace *pace, double token_us, double steep)
 {
     pace->prefill_at = (linear_fit){0};
@@ -49,11 +50,11 @@ static void test_prefill_is_sized_in_time(void)
     CHECK_INT(take[1], 160); /* (100 ms - 20 ms) / 500 us */
     in.pace.decode_us = 200000;
     schedule_step(&in, take);
-    CHECK_INT(take[1], 400); /* a gap of two plain steps */
+    CHECK_INT(take[1], 400); /* the gap is two steps without prefill */
     prompts_take(&in.pace, 1e6, 0);
     schedule_step(&in, take);
     CHECK_INT(take[1], 16);
-    in.mixed_calls = false; /* a call of its own reads all weights */
+    in.mixed_calls = false; /* a separate prefill call must read all weights */
     schedule_step(&in, take);
     CHECK_INT(take[1], 32);
     prompts_take(&in.pace, 0, 0);
@@ -82,16 +83,16 @@ static void test_where_nobody_decodes_calls_are_larger(void)
     CHECK_INT(take[0], 36); /* (200 ms - 20 ms) / 5 ms */
 }
 
-/* Each long one that takes part makes a call read all that is before it. */
+/* For each long prompt in a call, the call reads all its earlier tokens. So only one long prompt takes part. */
 static void test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish(void)
 {
     const uint32_t left[4] = {1000, 5, 990, 0};
     uint32_t take[4];
     schedule_input in = input(4, left, true);
-    prompts_take(&in.pace, 800, 0); /* room for 100 */
+    prompts_take(&in.pace, 800, 0); /* a step has room for 100 tokens */
     CHECK_INT(schedule_step(&in, take), 101);
-    CHECK(take[0] == 0 && take[1] == 5 && take[2] == 95); /* the one with the least left */
-    in.turn = 1;                                          /* in rotation */
+    CHECK(take[0] == 0 && take[1] == 5 && take[2] == 95); /* the long prompt with the fewest tokens left */
+    in.turn = 1;                                          /* in the other steps, the prompts take turns */
     CHECK_INT(schedule_step(&in, take), 101);
     CHECK(take[0] == 95 && take[1] == 5 && take[2] == 0);
     in.turn = 3;
@@ -104,37 +105,38 @@ static void test_what_one_in_turn_leaves_goes_to_those_behind_it_if_it_is_much(v
     const uint32_t left[4] = {1000, 90, 0, 70};
     uint32_t take[4];
     schedule_input in = input(4, left, true);
-    prompts_take(&in.pace, 800, 0); /* room for 100 */
+    prompts_take(&in.pace, 800, 0); /* a step has room for 100 tokens */
     CHECK_INT(schedule_step(&in, take), 101);
     CHECK(take[0] == 0 && take[1] == 30 && take[3] == 70);
-    prompts_take(&in.pace, 80000 / 85.0, 0); /* room for 85, and 15 are not much */
+    /* a step has room for 85 tokens; the remaining 15 are too few for another prompt */
+    prompts_take(&in.pace, 80000 / 85.0, 0);
     CHECK_INT(schedule_step(&in, take), 71);
     CHECK(take[0] == 0 && take[1] == 0 && take[3] == 70);
 }
 
-/* Of several that wait, where a call of one can be given up, one has all of it. */
+/* Several prompts wait, and a call with only one of them can be aborted. Then one prompt gets the whole call. */
 static void test_where_nobody_decodes_one_has_a_call_that_can_be_given_up(void)
 {
     const uint32_t left[3] = {10000, 9000, 30};
     uint32_t take[3];
     schedule_input in = input(2, left, true);
-    prompts_take(&in.pace, 5000, 0); /* 250 ms: room for 50, or 25 of each */
+    prompts_take(&in.pace, 5000, 0); /* 250 ms: room for 50 tokens of one prompt, or 25 of each */
     in.turn = 1;
     CHECK_INT(schedule_step(&in, take), 50);
     CHECK(take[0] == 50 && take[1] == 0);
     in.n_stoppable = 1;
     CHECK_INT(schedule_step(&in, take), 512);
     CHECK(take[0] == 512 && take[1] == 0);
-    in.n_runs = 3; /* one that is short would have to wait for its end */
+    in.n_runs = 3; /* a short prompt would have to wait until the call ends */
     prompts_take(&in.pace, 1000, 0);
-    CHECK_INT(schedule_step(&in, take), 80); /* it is answered next: 100 ms - 20 ms */
+    CHECK_INT(schedule_step(&in, take), 80); /* the short prompt soon decodes, so the call is short: 100 ms - 20 ms */
     CHECK(take[2] == 30);
-    in.n_stoppable = 3; /* even where all of it can be given up */
+    in.n_stoppable = 3; /* even if a call with all three can be aborted */
     CHECK_INT(schedule_step(&in, take), 80);
     CHECK(take[2] == 30);
 }
 
-/* How much of it goes into a step depends on how much of it has gone before, not on others. */
+/* How many tokens of a prompt a step takes depends on how many tokens this prompt has already, not on other prompts. */
 static void test_what_each_takes_is_priced_by_its_own_depth(void)
 {
     const uint32_t left[3] = {10000, 0, 10000}, depth[3] = {8000, 0, 0};
@@ -149,21 +151,22 @@ static void test_what_each_takes_is_priced_by_its_own_depth(void)
     schedule_step(&in, take);
     CHECK(take[0] == 0 && take[2] == 154); /* 80 ms / (500 + 0.25 * 77 us) */
     const uint32_t shorter[3] = {10000, 0, 60};
-    in.prefill_left = shorter; /* finished beside a deep one, which gets what is left of the time */
+    in.prefill_left = shorter; /* this prompt ends in the step, and a deep one gets the rest of the time */
     schedule_step(&in, take);
     CHECK(take[0] == 19 && take[2] == 60);
 }
 
-/* As many tokens of each: a model with a recurrent state takes them through its weights together. */
+/* With recurrent states, prompts with the same number of tokens go through the weights together. So each prompt gets
+ * the same number. */
 static void test_unmixed_prefill_is_shared_alike(void)
 {
     const uint32_t left[5] = {64, 0, 70, 63, 200};
     uint32_t take[5];
     schedule_input in = input(5, left, false);
-    in.pace.decode_us = 90000; /* 180 tokens fit */
+    in.pace.decode_us = 90000; /* a step has room for 180 tokens */
     CHECK_INT(schedule_step(&in, take), 1 + 4 * 45);
     CHECK(take[0] == 45 && take[1] == 1 && take[2] == 45 && take[3] == 45 && take[4] == 45);
-    prompts_take(&in.pace, 90000 / 40.0, 0); /* room for two shares, and no third */
+    prompts_take(&in.pace, 90000 / 40.0, 0); /* a step has room for two shares */
     CHECK_INT(schedule_step(&in, take), 1 + 40);
     CHECK(take[0] == 20 && take[2] == 20);
 }
@@ -175,12 +178,12 @@ static void test_what_is_left_of_one_is_all_that_others_take_with_it(void)
     schedule_input in = input(3, left, false);
     CHECK_INT(schedule_step(&in, take), 15);
     CHECK(take[0] == 5 && take[1] == 5 && take[2] == 5);
-    in.turn = 1;                              /* without the one that has less */
+    in.turn = 1;                              /* without the prompt that has fewer tokens left */
     CHECK_INT(schedule_step(&in, take), 448); /* 250 ms / 500 us, in whole blocks */
     CHECK(take[0] == 0 && take[1] == 224 && take[2] == 224);
 }
 
-/* Those that prefill are served alike, wherever those that decode stand between them. */
+/* Prompts are treated equally, wherever decoding requests are between them. */
 static void test_turns_are_counted_among_those_that_prefill(void)
 {
     const uint32_t left[5] = {4000, 0, 0, 4000, 4000};
@@ -188,7 +191,7 @@ static void test_turns_are_counted_among_those_that_prefill(void)
     for (uint32_t step = 0; step < 99; step++) {
         uint32_t take[5];
         schedule_input in = input(5, left, false);
-        prompts_take(&in.pace, 80000 / 40.0, 0); /* room for two shares */
+        prompts_take(&in.pace, 80000 / 40.0, 0); /* a step has room for two shares */
         in.turn = step;
         CHECK_INT(schedule_step(&in, take), 2 + 40);
         for (uint32_t i = 0; i < 5; i++) {
@@ -199,22 +202,22 @@ static void test_turns_are_counted_among_those_that_prefill(void)
     CHECK_INT(taken[3], taken[4]);
 }
 
-/* Of mixed calls the one with the least left has every other step, and in the others all have their turn, however many short
- * ones stand between them. */
+/* In mixed calls, the prompt with the fewest tokens left gets every other step. In the other steps, the prompts take
+ * turns, however many short prompts are between them. */
 static void test_the_shortest_is_done_first_and_all_go_on(void)
 {
     uint32_t left[6] = {9000, 0, 1, 4000, 9000, 2}, done_at[6] = {0}, steps = 0;
     while (left[0] > 0 || left[4] > 0) {
         uint32_t take[6];
         schedule_input in = input(6, left, true);
-        prompts_take(&in.pace, 800, 0); /* room for 100 */
+        prompts_take(&in.pace, 800, 0); /* a step has room for 100 tokens */
         in.turn = steps++;
         schedule_step(&in, take);
         for (uint32_t i = 0; i < 6; i++) {
             left[i] -= left[i] > 0 ? take[i] : 0;
             done_at[i] = left[i] == 0 && done_at[i] == 0 ? steps : done_at[i];
         }
-        left[2] = left[5] = steps % 3; /* others come and go */
+        left[2] = left[5] = steps % 3; /* short prompts come and go */
         CHECK(steps < 400);
         CHECK(steps != 60 || (left[0] < 8500 && left[4] < 8500));
     }
@@ -250,7 +253,7 @@ static void test_bounds_hold_for_random_inputs(void)
     }
 }
 
-/* By what is known, nobody who decodes waits longer than promised, and what is promised is used. */
+/* By the known pace, no gap between two tokens is longer than gap_ms_target, and no gap is much shorter. */
 static void test_the_gap_is_kept_and_used(void)
 {
     random_source random = {.state = 3};
@@ -287,13 +290,13 @@ static void test_the_gap_is_kept_and_used(void)
         us += mixed ? 0 : n_prefill * steep * n_prefill / 2.0;
         const double gap_us = 2 * in.pace.decode_us > 100000 ? 2 * in.pace.decode_us : 100000;
         const double least_us = (mixed ? 16 : 32) * (token_us + steep * (deepest + 16));
-        /* who has the turn takes so many, whatever that costs */
+        /* the prompt whose turn it is gets at least this many tokens, at any cost */
         CHECK(us <= 1.01 * gap_us + least_us);
         CHECK(us + least_us > 0.99 * gap_us || n_prefill + n >= in.n_batch || n_prefill == in.n_batch);
     }
 }
 
-/* Who decodes waits for a copy no longer than for a prefill. */
+/* A copy may delay decoding requests no longer than a prefill may. */
 static void test_how_long_others_wait(void)
 {
     schedule_pace pace = {.decode_us = 20000};
@@ -309,29 +312,30 @@ static void test_when_a_call_is_given_up(void)
     CHECK(!schedule_stops(&c));
     c.share_needed = 0;
     CHECK(schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .share_needed = 0.1}; /* the rest has been cancelled */
+    /* the prompts in the rest of the call were cancelled */
+    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .share_needed = 0.1};
     CHECK(schedule_stops(&c));
-    c.elapsed_us = 900; /* its end is nearer than another call's */
+    c.elapsed_us = 900; /* the call ends sooner than a new call would */
     CHECK(!schedule_stops(&c));
     c.elapsed_us = 400;
-    c.lost_us = 500; /* however many leave, it ends some time */
+    c.lost_us = 500; /* a limit on lost time, so that a call ends, however many are cancelled */
     CHECK(!schedule_stops(&c));
     c = (schedule_call){.elapsed_us = 100, .expected_us = 1000, .share_needed = 0.6};
     CHECK(!schedule_stops(&c));
     c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .share_needed = 1, .has_newcomer = true};
     CHECK(schedule_stops(&c));
-    c.elapsed_us = 600; /* its end is nearer than what would be lost */
+    c.elapsed_us = 600; /* the call ends sooner than the lost part would be repeated */
     CHECK(!schedule_stops(&c));
-    c.elapsed_us = 5; /* they come together: nearly nothing is lost */
+    c.elapsed_us = 5; /* the requests come together, so hardly anything is lost */
     c.lost_us = 10;
     CHECK(schedule_stops(&c));
-    c.lost_us = 500; /* however many come, it ends some time */
+    c.lost_us = 500; /* a limit on lost time, so that a call ends, however many come */
     CHECK(!schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .share_needed = 1, .has_newcomer = true}; /* nothing is known yet */
+    c = (schedule_call){.elapsed_us = 400, .share_needed = 1, .has_newcomer = true}; /* no pace is known yet */
     CHECK(!schedule_stops(&c));
 }
 
-/* Whatever waits is served within a bounded number of steps. */
+/* All prompts are complete after a bounded number of steps. */
 static void test_nobody_starves(void)
 {
     for (int mixed = 0; mixed < 2; mixed++) {
@@ -368,15 +372,15 @@ static void test_learning_ignores_tiny_prefills(void)
     CHECK(pace.prefill_token_us == 100 && linear_fit_at(&pace.prefill_at, 0) == 100);
 }
 
-/* A call beside four streams, as it was measured: reading what is before costs something, attending to it costs each token,
- * and no two calls take the same time. */
+/* The time of a call next to four streams, as measured: a constant for each earlier token, a cost of attention for each
+ * token, and some noise. */
 static double call_us(uint32_t n, uint32_t depth, random_source *random)
 {
     const double us = 20000 + 4.0 * depth + n * (1000 + 0.85 * (depth + n / 2.0));
     return us * (0.95 + random_below(random, 1001) / 10000.0);
 }
 
-/* A prompt comes; `is_known`: all its gaps are as long as they may be, and not much shorter. */
+/* Prefills one prompt. With `is_known`, all gaps are close to the target. */
 static void check_gaps(schedule_pace *pace, uint32_t n_prompt, bool is_known, random_source *random)
 {
     uint32_t left[2] = {0, n_prompt}, take[2];
@@ -396,7 +400,8 @@ static void check_gaps(schedule_pace *pace, uint32_t n_prompt, bool is_known, ra
     }
 }
 
-/* What is behind much costs more: a prompt's beginning is not measured by another one's end. */
+/* Tokens at the end of a long prompt take longer. The end of one prompt must not decide the pace at the beginning of
+ * the next. */
 static void test_gaps_of_prompts_of_any_length(void)
 {
     random_source random = {.state = 8};
@@ -407,7 +412,7 @@ static void test_gaps_of_prompts_of_any_length(void)
     }
 }
 
-/* Others want the processors now, or do not any more: some calls later the gaps are as they should be. */
+/* Other programs use the processors, or stop using them. After a few calls, the predictions are right again. */
 static void test_the_pace_follows_the_machine(void)
 {
     linear_fit l = {0};
@@ -439,7 +444,7 @@ static void test_neighbours_make_no_slope(void)
     CHECK(linear_fit_at(&l, 9000) < 130 && linear_fit_at(&l, 0) > 70);
 }
 
-/* Whatever was measured, something is expected. */
+/* After any measurements, the prediction is never zero. */
 static void test_a_linear_fit_is_never_zero_once_known(void)
 {
     random_source random = {.state = 21};
