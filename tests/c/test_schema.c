@@ -44,7 +44,7 @@ static void each(const row *rows, size_t n_rows, bool is_strict)
 static void what_it_says_is_kept_to(void)
 {
     static const row rows[] = {
-        /* allOf: one schema, as writers of schemas describe a field that has a type of its own */
+        /* allOf with one schema: so a field is described that has a type of its own */
         {"{" PLAIN
          ",'properties':{'a':{'description':'x','default':'u','allOf':[{'$ref':'#/$defs/E'}]}},'required':['a'],"
          "'$defs':{'E':{'enum':['u','v'],'type':'string'}}}",
@@ -52,7 +52,7 @@ static void what_it_says_is_kept_to(void)
          {"{'a':'w'}", "{'a':{}}", "{}"}},
         {"{'allOf':[{'type':'integer'}]}", {"7"}, {"{}", "'x'"}},
         {"{'allOf':[{'type':['string','null']}, {}, {'title':'x'}]}", {"'x'", "null"}, {"{}", "7"}},
-        /* objects: what may be left out in each, may be left out of all */
+        /* objects: a member that is optional in each part is optional */
         {"{'allOf':[{'$ref':'#/$defs/A'},{'type':'object','properties':{'b':{'type':'integer'}},'required':['b']}],"
          "'$defs':{'A':{'type':'object','properties':{'a':{'type':'integer'},'c':{'type':'null'}},'required':['c']}}}",
          {"{'c':null,'b':1}", "{'a':2,'c':null,'b':1}"},
@@ -62,7 +62,7 @@ static void what_it_says_is_kept_to(void)
          {"{'a':1}", "{'a':1,'b':null}"},
          {"{'b':null}"}},
         {"{'allOf':[{'enum':['a','b']},{'enum':['b','c']}]}", {"'b'"}, {"'a'", "'c'"}},
-        /* what is required, but no property */
+        /* a required name without a property */
         {"{'type':'object','properties':{'a':{'type':'null'}},'required':['b']}",
          {"{'b':1}", "{'a':null,'b':[]}"},
          {"{}", "{'a':null}"}},
@@ -70,22 +70,22 @@ static void what_it_says_is_kept_to(void)
         {"{'type':'object','required':['b'],'additionalProperties':{'type':'null'}}",
          {"{'b':null}"},
          {"{'b':1}", "{}"}},
-        /* several types: each has its own words */
+        /* several types: each has keywords of its own */
         {"{'type':['string','null'],'pattern':'^[ab]+$'}", {"'ab'", "null"}, {"'c'", "7"}},
         {"{'type':['integer','string'],'minimum':5,'maximum':7,'maxLength':1}", {"5", "7", "'x'"}, {"4", "8", "'xy'"}},
         {"{'type':['string','null'],'enum':['a',null]}", {"'a'", "null"}, {"'b'"}},
         /* true is a schema */
         {"{" PLAIN ",'properties':{'a':true},'required':['a']}", {"{'a':[1]}"}, {"{}"}},
-        /* the whole within itself */
+        /* the whole schema occurs within itself */
         {"{" PLAIN ",'properties':{'next':{'anyOf':[{'$ref':'#'},{'type':'null'}]}},'required':['next']}",
          {"{'next':null}", "{'next':{'next':{'next':null}}}"},
          {"{'next':{}}", "{'next':1}"}},
-        /* names that the converter takes for one */
+        /* names that the converter could confuse */
         {"{" PLAIN ",'properties':{'x':{'$ref':'#/$defs/a_b'},'y':{'$ref':'#/$defs/a.b'},'z':{'$ref':'#/$defs/c~1d'}},"
          "'required':['x','y','z'],'$defs':{'a_b':{'type':'null'},'a.b':{'type':'integer'},'c/d':{'type':'boolean'}}}",
          {"{'x':null,'y':1,'z':true}"},
          {"{'x':null,'y':null,'z':true}", "{'x':1,'y':1,'z':true}"}},
-        /* references into a schema keep it where it is */
+        /* a schema keeps its meaning if a reference points into it */
         {"{" PLAIN
          ",'properties':{'a':{'type':['array','null'],'items':{'type':'integer'}},'b':{'$ref':'#/properties/a/items'}},"
          "'required':['a','b']}",
@@ -124,10 +124,10 @@ static void bounds_of_integers_are_kept_to(void)
 static void a_text_looks_as_its_pattern_says(void)
 {
     static const row rows[] = {
-        /* a format that is known is enforced beside a pattern, another one says nothing */
+        /* a known format is enforced together with a pattern, an unknown format is ignored */
         {"{'type':'string','format':'uri','pattern':'a$'}", {"'x:a'"}, {"'a'", "'x:b'"}},
         {"{'type':'string','format':'no-such','pattern':'^a$'}", {"'a'"}, {"'b'"}},
-        {"{'type':'integer','format':'regex'}", {"7"}, {"'a'"}}, /* says nothing of integers */
+        {"{'type':'integer','format':'regex'}", {"7"}, {"'a'"}}, /* a format does not restrict integers */
         /* categories of characters */
         {"{'type':'string','pattern':'^\\\\\\\\p{Lu}\\\\\\\\p{Ll}+$'}",
          {"'Ab'", "'\u00c9\u00e9'"},
@@ -139,7 +139,7 @@ static void a_text_looks_as_its_pattern_says(void)
         {"{'type':'string','pattern':'^[^\\\\\\\\p{P}\\\\\\\\p{S}\\\\\\\\p{Z}]$'}",
          {"'a'", "'1'"},
          {"'.'", "'+'", "' '"}},
-        /* both hold */
+        /* both the format and the pattern are enforced */
         {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
          {"'2024-02-29'"},
          {"'2024-02-28'", "'2024-01-01'", "'x'"}},
@@ -147,7 +147,7 @@ static void a_text_looks_as_its_pattern_says(void)
         {"{'type':'string','format':'hash','pattern':'x'}", {"'x'", "'axb'"}, {"'y'"}},
         {"{'type':'string','format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'", "'2024-13-01'"}},
         {"{'format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'"}},
-        /* formats alone */
+        /* only a format */
         {"{'type':'string','format':'duration'}",
          {"'P1W'", "'P1Y2M10DT2H30M'", "'PT36H'", "'P1D'", "'PT1M5S'", "'P2M'"},
          {"'P'", "'PT'", "'1D'", "'P1H'", "'P1DT'", "'P1W2D'", "'PT1D'", "'P1234567890D'"}},
@@ -159,7 +159,7 @@ static void a_text_looks_as_its_pattern_says(void)
         {"{'type':'string','format':'email','enum':['x','y']}", {"'x'"}, {"'a@b.co'"}},
         {"{'type':['string','null'],'format':'email'}", {"'a@b.co'", "null"}, {"'a'"}},
         {"{'format':'email'}", {"'a@b.co'", "7"}, {"'a'"}},
-        /* lengths beside a pattern: those of its texts, or of the one part of it that may have any */
+        /* lengths together with a pattern: they limit the pattern's texts, or its only part without a limit */
         {"{'type':'string','pattern':'^[ab]+$','minLength':1}", {"'a'", "'ab'"}, {"''", "'c'"}},
         {"{'type':'string','pattern':'^[ab]{2,3}$','minLength':2,'maxLength':3}", {"'ab'", "'aba'"}, {"'a'", "'abab'"}},
         {"{'type':'string','pattern':'^[ab]+$','minLength':2,'maxLength':3}",
@@ -251,7 +251,7 @@ static void other_properties_have_other_names(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
-/* Both with strict and without: no valid value is forbidden, no invalid one is let be. */
+/* With and without strict: no valid value is forbidden, and no invalid value is accepted. */
 static void objects_are_open_unless_they_say_otherwise(void)
 {
     static const row rows[] = {
@@ -383,7 +383,7 @@ static void texts_and_constants_are_what_they_may_be(void)
         {"{'type':'string','pattern':'a|^b','maxLength':2}", {"'xa'", "'b'"}, {"'xb'", "'xxa'"}},
         {"{'type':'string','pattern':'^(?!a)[a-c]+$'}", {"'ba'"}, {"'ab'", "'x'"}},
         {"{'type':'string'}", {"'\x7f\\/\\u00e9\\ud83d\\ude00'"}, {"'\\ud83d'"}},
-        /* constants beside other keywords */
+        /* constants together with other keywords */
         {"{'type':'string','enum':['x',null]}", {"'x'"}, {"null"}},
         {"{'enum':[1,'a',{'b':[2]}],'not':{'type':'string'}}", {"1", "{'b':[2]}", "{ 'b': [ 2 ] }"}, {"'a'", "2"}},
         {"{'enum':[1.0]}", {"1", "1.0"}, {"1.5"}},
@@ -395,7 +395,7 @@ static void texts_and_constants_are_what_they_may_be(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
-/* Beyond what is written out one by one. */
+/* Lengths that are too large to write the characters out one by one. */
 static void lengths_are_counted(void)
 {
     static char text[5200];
@@ -418,7 +418,7 @@ static void lengths_are_counted(void)
     }
 }
 
-/* Without strict, what cannot be enforced is left open, and nothing else. */
+/* Without strict, a keyword that cannot be enforced is ignored. All other keywords are enforced. */
 static void what_cannot_be_enforced_is_left_open(void)
 {
     static const row rows[] = {
@@ -435,7 +435,7 @@ static void what_cannot_be_enforced_is_left_open(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
-/* A keyword whose value is of a wrong type says nothing, so that its negation allows nothing. */
+/* A keyword whose value has a wrong type does not restrict anything. So its negation allows nothing. */
 static void a_keyword_of_a_wrong_type_says_nothing(void)
 {
     static const row rows[] = {
@@ -471,7 +471,7 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','minimum':4,'maximum':3}", "no value is valid"},
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false,'minItems':2}", "no value is valid"},
         {"{'type':'string','format':'date','maxLength':3}", "no value is valid"},
-        /* a client relies on a format that JSON schema defines; another one is a note of its own */
+        /* a client may rely on a format that JSON Schema defines; other formats only cause a note */
         {"{'type':'string','format':'regex'}", "format: \"regex\""},
         {"{'format':'idn-email'}", "format: \"idn-email\""},
         {"{'type':['null','string'],'format':'idn-hostname'}", "format: \"idn-hostname\""},
@@ -498,7 +498,8 @@ static void what_cannot_be_kept_to_is_refused(void)
     }
 }
 
-/* A keyword that cannot be tested is no reason to drop a value, least of all where it is negated; STRICT names it. */
+/* A value stays in the list if a keyword cannot be tested, especially within a negation. With strict, the error names
+ * the keyword. */
 static void listed_values_are_tested(void)
 {
     static const row both[] = {
@@ -550,7 +551,7 @@ static void listed_values_are_tested(void)
     }
 }
 
-/* A reference that is followed in a listed value, to the end of what is followed, proves nothing. */
+/* References in a nested listed value are followed only to a limited depth. At the limit, nothing is proved. */
 static void listed_values_that_nest_are_refused(void)
 {
     char schema[512], error[512];
@@ -568,7 +569,7 @@ static void listed_values_that_nest_are_refused(void)
     free(strict);
 }
 
-/* What is equal is compiled once, but not where the same $ref leads elsewhere. */
+/* Equal schemas are compiled once, but not if the same $ref leads to different schemas. */
 static void equal_schemas_mean_the_same(void)
 {
     static const row rows[] = {
@@ -587,7 +588,7 @@ static void equal_schemas_mean_the_same(void)
     each(rows, sizeof rows / sizeof rows[0], true);
 }
 
-/* Schemas that refer to themselves while they are merged, or that fan out, end. */
+/* Compiling ends if a schema refers to itself while it is merged, or if its references multiply. */
 static void recursion_ends(void)
 {
     static const row rows[] = {
@@ -614,7 +615,7 @@ static int random_between(random_source *random, int least, int most)
     return least + (int)random_below(random, (uint32_t)(most - least + 1));
 }
 
-/* Of thousandths; about one in three is near to `near`. */
+/* Returns a number of thousandths. About one in three is close to `near`. */
 static int random_value(random_source *random, int near)
 {
     static const int grains[] = {1, 10, 100, 1000, 10000};
@@ -634,12 +635,12 @@ static void write_number(char *out, int value, bool with_zeros)
     }
 }
 
-/* Whatever the bounds are: a number may be written if, and only if, it is within them. */
+/* For random bounds, exactly the numbers within the bounds are allowed. */
 static void numbers_are_within_their_bounds(void)
 {
     random_source random = {.state = 20};
     for (int i = 0; i < 400; i++) {
-        const int side = random_between(&random, 1, 3); /* least, most, both */
+        const int side = random_between(&random, 1, 3); /* 1: a minimum, 2: a maximum, 3: both */
         int least = random_value(&random, 0), most = random_value(&random, least);
         if (side == 3 && least > most) {
             const int other = least;
@@ -677,14 +678,15 @@ static void numbers_are_within_their_bounds(void)
     }
 }
 
-/* A document's objects lie elsewhere each time, and in another order: the rest of one compilation is used by the next. */
+/* The addresses and the order of objects differ in each compilation, because memory of the last one is used again. The
+ * grammar must be the same. */
 static void the_same_schema_has_the_same_grammar(void)
 {
     enum { N_MEMBERS = 12, ROUNDS = 24 };
     static char schema[1 << 14], other[1 << 12];
     char error[512];
     size_t n = (size_t)sprintf(schema, "{'allOf':[");
-    for (int part = 0; part < 4; part++) { /* each member has four objects of its own to meet */
+    for (int part = 0; part < 4; part++) { /* each member is merged from four objects */
         n += (size_t)sprintf(schema + n, "%s{'properties':{", part > 0 ? "," : "");
         for (int i = 0; i < N_MEMBERS; i++) {
             n += (size_t)sprintf(schema + n, "%s'm%d':{'properties':{'p%d':{'maximum':%d}}}", i > 0 ? "," : "", i, part,

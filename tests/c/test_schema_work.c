@@ -6,8 +6,8 @@
 #include "schema_document.h"
 #include "schema_steps.h"
 
-/* Each part takes less work than there is, all of them together more. Strict says so; else what was not looked at is left open, and
- * the beginning is enforced. */
+/* Each part of the schema takes less work than the budget, but all parts together take more. With strict, the schema is
+ * refused. Without strict, the parts up to the limit are enforced, and the others are ignored. */
 static void work_is_bounded(void)
 {
     static char patterns[1 << 17], open[1 << 17], alternatives[1 << 16];
@@ -20,7 +20,7 @@ static void work_is_bounded(void)
     (void)sprintf(patterns + n, "}}");
     (void)sprintf(open, "{'type':'object',%s", strstr(patterns, "'properties'"));
     n = (size_t)sprintf(alternatives, "{'type':'object','allOf':[{'anyOf':[{'type':'null'}]}");
-    for (int i = 0; i < 40; i++) { /* no way is valid, which is seen at the end of each */
+    for (int i = 0; i < 40; i++) { /* no combination is valid, which is known only at the end of each */
         n += schema_append(alternatives + n, ",{'anyOf':[{'properties':{'a%d':{'type':'null'}}},", i);
         n += schema_append(alternatives + n, "{'properties':{'b%d':{'type':'null'}}}]}", i);
     }
@@ -28,7 +28,7 @@ static void work_is_bounded(void)
     const struct {
         const char *schema, *lets, *refuses;
     } rows[] = {{patterns, "{'a':null,'p299':'z'}", "{'a':1}"},
-                {open, "{'a':null,'more':1}", "{'more':1,'a':1}"}, /* other names are not declared ones all the same */
+                {open, "{'a':null,'more':1}", "{'more':1,'a':1}"}, /* the declared names are still enforced */
                 {alternatives, "{'a':1}", "1"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char error[512];
@@ -41,8 +41,8 @@ static void work_is_bounded(void)
     }
 }
 
-/* Compiles the schema loosely and strictly. Both stop where the budget is spent, or at most a hundredth later, which is
- * the last part that was begun; and the loose grammar still accepts the valid value. */
+/* Compiles the schema with and without strict. Both stop when the budget is spent, or at most 1 % later, when the
+ * current part ends. Without strict, the grammar still accepts the valid value. */
 static void check_steps(const char *schema, const char *valid)
 {
     char error[512];
@@ -58,7 +58,7 @@ static void check_steps(const char *schema, const char *valid)
     free(loose);
 }
 
-/* The pairs of alternatives are the square of their number. */
+/* The number of pairs of alternatives is the square of the number of alternatives. */
 static void pairs_of_alternatives_are_bounded(void)
 {
     static char constants[1 << 16], objects[1 << 17];
@@ -84,11 +84,11 @@ static void required_names_are_bounded(void)
         n += schema_append(names + n, ",'%d'", i);
     }
     (void)sprintf(names + n, "]}");
-    CHECK(schema_steps(names, true) >= 32000); /* counts each name */
+    CHECK(schema_steps(names, true) >= 32000); /* each name counts */
     check_steps(names, "7");
 }
 
-/* Each dependency is a choice, and each level copies the choices that are left. */
+/* Each dependency is a choice, and each level copies the remaining choices. */
 static void copies_of_choices_are_bounded(void)
 {
     static char names[1 << 19];
@@ -119,7 +119,7 @@ static void listed_items_are_bounded(void)
     check_steps(items, valid);
 }
 
-/* Negations, and comparisons of listed values with each other, grow as products of the lengths of lists. */
+/* The work for negations and for comparisons of listed values is a product of the lengths of lists. */
 static void comparisons_are_counted(void)
 {
     static char schema[1 << 19], valid[1 << 18];
@@ -135,7 +135,7 @@ static void comparisons_are_counted(void)
     CHECK(schema_steps(schema, true) > schema_steps_max());
     check_steps(schema, "7");
 
-    n = schema_append(schema, "{'enum':[%d", 0); /* values that each of many alternatives may exclude */
+    n = schema_append(schema, "{'enum':[%d", 0); /* each of many alternatives may exclude each of these values */
     for (int i = 1; i < 1700; i++) {
         n += schema_append(schema + n, ",%d", i);
     }

@@ -21,14 +21,15 @@
 #include "check.h"
 #include "boundary/session_table_layout.h"
 
-static char segment[64]; /* this process's own name */
+static char segment[64]; /* a name that only this process uses */
 
-static ino_t watched; /* a segment, and how often it was locked */
+static ino_t watched; /* inode of a segment whose locks are counted */
 static uint32_t n_watched_locks;
-/* Of the next lock that waits; 0: none. A sweep, which meets the segments of other tests, does not wait. */
+/* The error of the next call of flock that waits, or 0. A sweep uses calls that do not wait, because it also finds the
+ * segments of other tests. */
 static int lock_error;
 
-/* Instead of the library's: tells what is locked, and fails when the test says so. */
+/* Replaces the library's function. Counts the locks of `watched`, and can fail. */
 int flock(int fd, int operation)
 {
     struct stat facts;
@@ -69,7 +70,7 @@ static void a_private_page_tells_its_facts(void)
     CHECK_STR(view.fingerprint, "0123456789abcdef0123456789abcdef");
     llm_branch_view session;
     int32_t token;
-    for (uint32_t entry = 0; entry < 5; entry++) { /* all closed, the last two do not exist */
+    for (uint32_t entry = 0; entry < 5; entry++) { /* all entries are closed, and the last two do not exist */
         CHECK_INT(llm_session_table_entry(session_table_reader(p), entry, &session), LLM_NOT_FOUND);
         CHECK_INT(llm_session_table_tokens(session_table_reader(p), entry, &token, 1, NULL), -1);
     }
@@ -88,16 +89,16 @@ static void tokens_grow_and_are_cut(void)
     session_table_open_entry(p, 1, 7, "a", 1);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &generation), 0);
     session_table_append(p, 1, tokens, 5);
-    session_table_append(p, 1, tokens + 5, 3); /* to the brim */
+    session_table_append(p, 1, tokens + 5, 3); /* the entry is now full */
     CHECK_INT(session_table_n_tokens(p, 1), 8);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &later), 8);
     CHECK(memcmp(copy, tokens, sizeof tokens) == 0);
     CHECK(memcmp(session_table_tokens(p, 1), tokens, sizeof tokens) == 0);
-    CHECK_INT(later, generation); /* growth keeps the generation */
+    CHECK_INT(later, generation); /* appending does not change the generation */
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 7, NULL), -9);
     session_table_truncate(p, 1, 8);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &later), 8);
-    CHECK_INT(later, generation); /* nothing was truncated */
+    CHECK_INT(later, generation); /* nothing was removed */
     session_table_truncate(p, 1, 3);
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, &later), 3);
     CHECK(later != generation);
@@ -105,7 +106,7 @@ static void tokens_grow_and_are_cut(void)
     CHECK_INT(llm_session_table_tokens(reader, 1, copy, 8, NULL), 4);
     CHECK_INT(copy[2], 12);
     CHECK_INT(copy[3], 10);
-    CHECK_INT(llm_session_table_tokens(reader, 0, copy, 8, NULL), -1); /* the neighbour is still closed */
+    CHECK_INT(llm_session_table_tokens(reader, 0, copy, 8, NULL), -1); /* the other entry is still closed */
     session_table_close(p);
 }
 
@@ -193,14 +194,14 @@ static void another_mapping_reads_what_is_written(void)
     CHECK_INT(llm_session_table_tokens(other, 0, copy, 16, NULL), 3);
     CHECK(memcmp(copy, tokens, sizeof tokens) == 0);
     session_table_close(p);
-    CHECK_INT(llm_session_table_tokens(other, 0, copy, 16, NULL), 3); /* a mapping outlives the name */
+    CHECK_INT(llm_session_table_tokens(other, 0, copy, 16, NULL), 3); /* a mapping stays valid without the name */
     llm_session_table_close(other);
     CHECK_INT(llm_session_table_open(segment, -1, &other), LLM_NOT_FOUND);
     CHECK_INT(llm_session_table_open("no-slash/inside", -1, &other), LLM_NOT_FOUND);
     llm_session_table_close(NULL);
 }
 
-/* Whosever it is, alive or not: what has the name already is neither read nor removed. */
+/* A segment that already has the name is neither read nor replaced, whether or not its owner is alive. */
 static void a_name_that_is_taken_is_left_alone(void)
 {
     session_table *p = open_session_table(segment, 1, 16);
@@ -211,13 +212,14 @@ static void a_name_that_is_taken_is_left_alone(void)
     CHECK(strstr(error, segment) != NULL && strstr(error, strerror(EEXIST)) != NULL);
     CHECK_INT(session_table_open(segment, 1, 16, "m", "f", &second, NULL, 0), LLM_IO);
     llm_session_table *reader;
-    CHECK_INT(llm_session_table_open(segment, -1, &reader), LLM_OK); /* the refused ones did not harm it */
+    CHECK_INT(llm_session_table_open(segment, -1, &reader), LLM_OK); /* the refused calls did not change the segment */
     CHECK(!session_table_is_abandoned(reader));
     llm_session_table_close(reader);
     session_table_close(p);
 }
 
-/* Only its owner's, and nobody else's to write or read: anybody may put anything under a name. */
+/* Anybody may create a segment of any name. So a reader accepts only a segment that only its owner can read and
+ * write. */
 static void a_segment_of_others_is_not_read(void)
 {
     session_table *p = open_session_table(segment, 1, 16);
@@ -234,7 +236,7 @@ static void a_segment_of_others_is_not_read(void)
     CHECK_INT(llm_session_table_open(segment, geteuid(), &reader), LLM_OK);
     llm_session_table_close(reader);
     CHECK_INT(llm_session_table_open(segment, (int64_t)geteuid() + 1, &reader), LLM_IO);
-    if (geteuid() == 0) { /* root may read all: it asks for the owner that it expects */
+    if (geteuid() == 0) { /* root may read every segment, so it also says which owner it expects */
         CHECK_INT(fchown(fd, 1, 1), 0);
         CHECK_INT(llm_session_table_open(segment, -1, &reader), LLM_IO);
         CHECK_INT(llm_session_table_open(segment, 1, &reader), LLM_OK);
@@ -244,7 +246,7 @@ static void a_segment_of_others_is_not_read(void)
     session_table_close(p);
 }
 
-/* The bytes are taken away under the reader: it gets no signal, only nothing. */
+/* The segment shrinks while it is mapped. The reader gets no signal, only fewer results. */
 static void a_segment_that_shrinks_harms_no_reader(void)
 {
     session_table *p = open_session_table(segment, 2, 16);
@@ -268,13 +270,13 @@ static void a_segment_that_shrinks_harms_no_reader(void)
         (void)llm_session_table_entry(reader, 1, &session);
     }
     CHECK_INT(llm_session_table_entry(reader, 1, &session), LLM_NOT_FOUND);
-    CHECK_INT(ftruncate(fd, (off_t)view.bytes), 0); /* for the writer, which has it mapped */
+    CHECK_INT(ftruncate(fd, (off_t)view.bytes), 0); /* because the writer has mapped the whole segment */
     close(fd);
     llm_session_table_close(reader);
     session_table_close(p);
 }
 
-/* A process that opens the segment and dies without closing it; nobody has asked for its exit status yet. */
+/* A child opens the segment, and exits without closing it. It stays a zombie until the caller waits for it. */
 static void die_with_segment(pid_t *child)
 {
     *child = fork();
@@ -320,7 +322,7 @@ static void a_zombie_owns_nothing(void)
     shm_unlink(segment);
 }
 
-/* What one daemon takes over is not taken over by another one. */
+/* If one daemon adopts a segment, no other daemon can adopt it. */
 static void a_dead_owners_segment_has_one_heir(void)
 {
     leave_segment_behind();
@@ -334,7 +336,8 @@ static void a_dead_owners_segment_has_one_heir(void)
     shm_unlink(segment);
 }
 
-/* The daemon that comes back for it may ask at any moment whether it is abandoned. */
+/* A sweep does not lock a segment that was used recently. Otherwise the daemon that wants to adopt the segment would
+ * take it for a segment in use. */
 static void a_sweep_does_not_lock_what_was_used_lately(void)
 {
     struct stat facts;
@@ -368,7 +371,7 @@ static void a_segment_that_cannot_be_locked_is_not_left_behind(void)
     session_table_close(p);
 }
 
-/* "As if the process were killed now." */
+/* session_table_leave leaves the segment as a kill would. */
 static void what_is_left_is_abandoned(void)
 {
     session_table *p = open_session_table(segment, 1, 16);
@@ -394,7 +397,8 @@ static void a_dead_owners_segment_is_readable(void)
     shm_unlink(segment);
     session_table *p = open_session_table(segment, 2, 32);
     CHECK(p != NULL);
-    CHECK_INT(llm_session_table_tokens(orphan, 0, copy, 16, NULL), 2); /* its reader is not pulled away */
+    /* the reader of the removed segment keeps its mapping */
+    CHECK_INT(llm_session_table_tokens(orphan, 0, copy, 16, NULL), 2);
     CHECK_INT(copy[1], 6);
     llm_session_table_close(orphan);
     session_table_close(p);
@@ -406,13 +410,13 @@ static void what_cannot_be_had_is_named(void)
     char error[LLM_TEXT_BYTES_MAX];
     CHECK_INT(session_table_open("/no/such/place", 1, 16, "m", "f", &p, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "/no/such/place") != NULL);
-    /* 2 TiB of tokens: no machine's /dev/shm has them */
+    /* 2 TiB of tokens, more than any /dev/shm has */
     CHECK_INT(session_table_open(segment, 512, (1 << 30) - 1, "m", "f", &p, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "needs 2199") != NULL);
     CHECK(strstr(error, strerror(ENOSPC)) != NULL || strstr(error, strerror(EFBIG)) != NULL ||
           strstr(error, strerror(ENOMEM)) != NULL);
     llm_session_table *reader;
-    CHECK_INT(llm_session_table_open(segment, -1, &reader), LLM_NOT_FOUND); /* nothing is left behind */
+    CHECK_INT(llm_session_table_open(segment, -1, &reader), LLM_NOT_FOUND); /* no segment is left */
 }
 
 /* ---- segments that nobody should trust ---- */
@@ -439,7 +443,7 @@ static int write_segment(const void *bytes, size_t n)
     return written;
 }
 
-/* Reads everything that a reader can ask for. */
+/* Calls all functions of a reader. */
 static void read_all(const llm_session_table *reader)
 {
     static int32_t copy[4096];
@@ -469,7 +473,7 @@ static void random_bytes_are_not_a_segment(void)
     shm_unlink(segment);
 }
 
-/* A true segment with bytes changed: either refused, or readable without harm. */
+/* Some bytes of a valid segment are changed. It is refused, or can be read without harm. */
 static void a_damaged_segment_harms_no_reader(void)
 {
     session_table *p = open_session_table(segment, 4, 64);
@@ -530,11 +534,12 @@ enum { TORTURE_CTX = 512, TORTURE_ROUNDS = 300000, TORTURE_READS_MIN = 1000 };
 typedef struct torture {
     session_table *p;
     _Atomic int done;
-    _Atomic int reads; /* the writer goes on until the reader has seen enough */
+    _Atomic int reads; /* the writer continues until the reader has read often enough */
 } torture;
 
-/* Each life of the array has a number; token i of life n is n * TORTURE_CTX + i. A truncation to k keeps the life of
- * the first k tokens, so a whole copy is: lives that never fall, each token at its own index. */
+/* Each time the array is rewritten, it has a new number, its life. Token i of life n is n * TORTURE_CTX + i. After a
+ * truncation to k, the first k tokens belong to earlier lives. So in a consistent copy, lives never decrease, and each
+ * token is at its own index. */
 static void *rewrite(void *argument)
 {
     torture *t = argument;
@@ -542,7 +547,7 @@ static void *rewrite(void *argument)
     for (int32_t life = 1; life <= TORTURE_ROUNDS || atomic_load(&t->reads) < TORTURE_READS_MIN; life++) {
         uint32_t kept = (uint32_t)life * 7919u % TORTURE_CTX;
         kept = kept < session_table_n_tokens(t->p, 0) ? kept : session_table_n_tokens(t->p, 0) / 2;
-        if (life % 64 == 0) { /* a million is a multiple: where the number starts over, nothing is kept */
+        if (life % 64 == 0) { /* also when the number of the life starts again, because a million is a multiple of 64 */
             session_table_close_entry(t->p, 0);
             session_table_open_entry(t->p, 0, (uint32_t)life, "torture", 1);
             kept = 0;
@@ -597,7 +602,7 @@ static void a_reader_never_sees_a_torn_copy(void)
     session_table_close(t.p);
 }
 
-/* A session is there under one of its names whenever it is looked at, through the mapping or a descriptor. */
+/* Renames an entry again and again. At any time, readers must find it under one of its names. */
 static void *rename_it(void *argument)
 {
     torture *t = argument;
@@ -641,8 +646,8 @@ static void a_renamed_session_is_always_there(void)
     session_table_close(t.p);
 }
 
-/* Makes the segment look as if it had last been used so many days ago, by a process that has no such number here: a container
- * with a pid namespace of its own. */
+/* Changes the segment's header so that it was last used `days` ago. Its process number is not known here, as if the
+ * process ran in a container with a pid namespace of its own. */
 static void age_segment(const char *name, int64_t days)
 {
     int fd = shm_open(name, O_RDWR, 0);
@@ -725,6 +730,6 @@ int main(void)
     RUN(another_version_is_refused);
     RUN(a_reader_never_sees_a_torn_copy);
     RUN(a_renamed_session_is_always_there);
-    shm_unlink(segment); /* a failed test may have left it */
+    shm_unlink(segment); /* remains of a failed test */
     return CHECK_RESULT();
 }

@@ -31,7 +31,7 @@ static void test_whoever_takes_all_it_may_locks_nobody_out(void)
             CHECK(most >= 1 && (limit == 0 || most <= limit));
             CHECK(n == 1 || limit < 2 || most < limit);
             CHECK(limit - most >= (n - 1) * limit / (2 * n) || limit < 2);
-            CHECK(share_of(limit, n + 1) <= most); /* more owners never leave one of them more */
+            CHECK(share_of(limit, n + 1) <= most); /* with more owners, no owner gets more */
         }
     }
     CHECK_INT(share_of(UINT32_MAX, UINT32_MAX), UINT32_C(1) << 31);
@@ -66,10 +66,10 @@ static void test_the_last_one_of_another_is_not_lost_to_who_has_enough(void)
     h[1].may_go = h[2].may_go = false;
     share_claim claim = {.asker = 2, .limit = 4, .n_owners = 2, .is_lost = true};
     CHECK_INT(share_victim(h, 3, &claim), 3);
-    claim.is_lost = false; /* only moved: it comes back */
+    claim.is_lost = false; /* the victim is only moved, and comes back later */
     CHECK_INT(share_victim(h, 3, &claim), 0);
     claim.is_lost = true;
-    claim.asker = 3; /* who has nothing yet */
+    claim.asker = 3; /* an owner without holdings */
     CHECK_INT(share_victim(h, 3, &claim), 0);
 }
 
@@ -110,7 +110,7 @@ static void check_victim(share_holding *h, uint32_t n, const share_claim *claim)
         if (!h[i].may_go || is_spared) {
             continue;
         }
-        CHECK(v < n); /* or only what is spared is left */
+        CHECK(v < n); /* there is a victim, unless all holdings are spared */
         const uint32_t excess = excess_of(h, n, h[i].owner, equal), most = excess_of(h, n, h[v].owner, equal);
         CHECK(excess < most || (excess == most && h[i].order >= h[v].order));
     }
@@ -119,7 +119,7 @@ static void check_victim(share_holding *h, uint32_t n, const share_claim *claim)
 static void check_any(random_source *r, uint32_t n, uint32_t n_owners)
 {
     static share_holding h[N_MAX];
-    const uint32_t spread = 1 + random_below(r, UINT32_MAX / N_MAX); /* owners have any numbers */
+    const uint32_t spread = 1 + random_below(r, UINT32_MAX / N_MAX); /* the numbers of owners can be large */
     for (uint32_t i = 0; i < n; i++) {
         h[i] = (share_holding){.owner = spread * random_below(r, n_owners),
                                .amount = 1 + random_below(r, 3),

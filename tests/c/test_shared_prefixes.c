@@ -19,7 +19,7 @@ static void test_copies_of_a_copy_share_when_the_source_is_gone(void)
     CHECK(shared_prefixes_open(&p, N_SEQ));
     shared_prefixes_copy(&p, 0, 1, 100);
     shared_prefixes_truncate(&p, 1, 60);
-    shared_prefixes_copy(&p, 1, 3, 80); /* 20 of its tokens are not those of sequence 0 */
+    shared_prefixes_copy(&p, 1, 3, 80); /* the copy has 20 tokens that sequence 0 does not have */
     CHECK_INT(shared_prefixes_counted_before(&p, 3), 80);
     shared_prefixes_truncate(&p, 0, 0);
     CHECK_INT(shared_prefixes_counted_before(&p, 1), 0);

@@ -29,7 +29,7 @@ static const answer *say(driver *d, const char *name, uint64_t seed)
     return driver_wait(d, driver_generate(d, call_of(name, seed)));
 }
 
-/* Generations in a, b and c, in the middle of an answer that does not go on. */
+/* Starts generations in a, b and c, and pauses each in the middle of its answer. */
 static void hold_slots(driver *d, uint64_t seed, uint64_t *busy)
 {
     static const char *const names[AT_ONCE] = {"a", "b", "c"};
@@ -64,7 +64,8 @@ static void one_state_at_a_time(driver *d)
     d->engine->ledger.n_in_flight_max = 1;
 }
 
-/* The disk takes one state after the other, and all must go there: who wants a slot waits for it, and no state is lost. */
+/* The disk takes one state at a time, and all states must go there. Requests wait for a slot until the disk is ready,
+ * and no state is lost. */
 static void test_a_slot_waits_for_a_busy_disk(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
@@ -95,8 +96,8 @@ static void test_a_slot_waits_for_a_busy_disk(void)
     remove_directory(directory);
 }
 
-/* Of two owners one runs as many as it may, and has another one waiting, in memory. The slot that is left is the other
- * owner's, though its session must be read from the disk first. */
+/* One owner uses all slots that it may use, and another of its sessions waits in memory. The remaining slot goes to the
+ * other owner, although the state of its session must first be read from the disk. */
 static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
@@ -114,11 +115,11 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     CHECK_INT(driver_wait(d, driver_park(d, OTHER, "x"))->status, LLM_OK);
     CHECK_INT(say(d, "d", 2)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_park(d, OWN, "d"))->status, LLM_OK);
-    driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* the reply comes after all earlier disk jobs */
     uint64_t busy[AT_ONCE];
     hold_slots(d, 3, busy);
     for (uint32_t i = 0; i < AT_ONCE; i++) {
-        driver_pause(d, busy[i], false); /* what is not read would make way */
+        driver_pause(d, busy[i], false); /* a generation that is not read would be parked */
     }
     const uint64_t waiting = driver_generate(d, call_of("d", 2));
     others = *call_of("x", 1);
@@ -133,11 +134,11 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* There are no cells for both: the fork has its tokens and their state all the same. */
+/* The KV cache has no room for both sessions. The fork nevertheless gets the tokens and their state. */
 static void test_a_fork_in_a_full_cache_has_the_tokens(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
-                                                  .exact = 1, /* a copy takes cells of its own */
+                                                  .exact = 1, /* so that a copy needs cells of its own */
                                                   .n_sessions = 2,
                                                   .n_parked_max = 4,
                                                   .capacity_policy = LLM_POLICY_PARK});
@@ -150,13 +151,13 @@ static void test_a_fork_in_a_full_cache_has_the_tokens(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The first copy covers more than is asked for, and has no cells to be cut in: none are taken from the parent, which would be
- * forgotten. */
+/* The copied state has more tokens than the fork needs, and there are no cells in which it can be truncated. No cells
+ * are taken from the parent for this, because the parent would be forgotten. */
 static void test_a_fork_in_a_full_cache_forgets_no_parent(void)
 {
     enum { N_ASKED = 200 };
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
-                                                  .exact = 1, /* a copy takes cells of its own */
+                                                  .exact = 1, /* so that a copy needs cells of its own */
                                                   .n_sessions = 2,
                                                   .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(say(d, "a", 1)->status, LLM_OK);
@@ -170,7 +171,7 @@ static void test_a_fork_in_a_full_cache_forgets_no_parent(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Of no tokens, with a slot for the fork, without cells, and without a slot. */
+/* Forks 0 tokens: with a slot for the fork, without cells, and without a slot. */
 static void test_a_fork_of_nothing_is_empty(void)
 {
     for (uint32_t n_sessions = 1; n_sessions <= 2; n_sessions++) {
@@ -191,7 +192,8 @@ static void test_a_fork_of_nothing_is_empty(void)
     }
 }
 
-/* The owner may not be busy in one more entry: what is refused costs it none of its histories. */
+/* The owner's busy sessions use all entries that they may use. Its next request is refused, and no history of the owner
+ * is forgotten. */
 static void test_a_refused_request_forgets_no_branch(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000",
@@ -225,8 +227,7 @@ static void wait_for_preemption(driver *d)
     }
 }
 
-/* Of those that take turns in what has come free, one is always there; together with it there are no cells for what was
- * parked. */
+/* A parked generation needs most cells. Newcomers that take turns in the free cells must not keep it out forever. */
 static void test_who_lost_its_slot_is_not_overtaken_for_ever(void)
 {
     enum { N_NEWCOMERS = 40, OVERTAKING_MAX = 8 + 4, N_NEWCOMER = 250 };
@@ -260,7 +261,8 @@ static void test_who_lost_its_slot_is_not_overtaken_for_ever(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Where a window costs more than its tokens tell, what two have beside each other is not what one could have alone. */
+/* A window needs more cells than its sequence has tokens. So the newcomers need not wait for a parked generation that
+ * would not fit without them either. */
 static void test_nobody_waits_for_what_would_not_fit_then_either(void)
 {
     enum { N_WINDOW = 400, N_NEWCOMERS = 16, N_NEWCOMER = 30 };
@@ -283,8 +285,8 @@ static void test_nobody_waits_for_what_would_not_fit_then_either(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Under a policy that takes nothing from who is idle the answer fails, and only that: the history is there, also after the
- * next start. */
+/* These policies take no cells from idle or pinned sessions. So an answer without cells fails, but its session stays,
+ * also after a restart. */
 static void test_a_full_cache_costs_nobody_its_history(void)
 {
     static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT};
@@ -314,7 +316,8 @@ static void test_a_full_cache_costs_nobody_its_history(void)
     }
 }
 
-/* A loaded session that does not fit beside a generation is refused a slot before idle sessions are forgotten for it. */
+/* A loaded session does not fit into the cache next to a generation. It gets no slot, and no idle session is forgotten
+ * for it. */
 static void test_nothing_is_forgotten_for_what_does_not_fit(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
@@ -379,7 +382,8 @@ static void test_an_older_one_that_is_not_read_makes_way(void)
     go_on_to_the_end(d, unread);
 }
 
-/* The newer one is parked, and then the older one is no longer read. */
+/* First the newer generation is parked. Then the older generation is no longer read, and is parked for the newer
+ * one. */
 static void test_who_stops_reading_makes_way_to_who_was_parked(void)
 {
     driver *d = open_full("sim:dense,length=0,cells=1000,step_us=1000");
@@ -395,7 +399,8 @@ static void test_who_stops_reading_makes_way_to_who_was_parked(void)
     go_on_to_the_end(d, older);
 }
 
-/* What is parked because nobody reads it wants no slot: a state on the disk is read for the one that is free. */
+/* A generation that was parked because nobody reads it waits for no slot. So the free slot goes to a session on the
+ * disk. */
 static void test_an_unread_one_keeps_nobody_on_the_disk(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
@@ -429,7 +434,7 @@ static void test_who_comes_after_keeps_nobody_on_the_disk(void)
     CHECK_INT(say(d, "far", 1)->status, LLM_OK);
     CHECK_INT(say(d, "near", 1)->status, LLM_OK);
     const uint64_t moving = begin_and_pause(d, "moving");
-    CHECK_INT(driver_wait(d, driver_unsave(d, OWN, "nothing"))->status, LLM_NOT_FOUND); /* "far" has been written */
+    CHECK_INT(driver_wait(d, driver_unsave(d, OWN, "nothing"))->status, LLM_NOT_FOUND); /* now "far" is on the disk */
     driver_pause(d, moving, false);
     const uint64_t far = driver_generate(d, call_of("far", 1));
     generate_call c = *call_of("near", 1);
@@ -445,7 +450,8 @@ static void test_who_comes_after_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
-/* Who moves keeps no slot of the other kind. */
+/* A session needs a slot, and a scratch request that is read has one of its own. The unread session is parked
+ * nevertheless. */
 static void test_an_unread_one_makes_way_whatever_scratch_does(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,ctx=100000",
@@ -463,7 +469,7 @@ static void test_an_unread_one_makes_way_whatever_scratch_does(void)
     go_on_to_the_end(d, unread);
 }
 
-/* ... but one of its own kind will give its slot up. */
+/* If another session's generation will end and free its slot, the unread one stays. */
 static void test_an_unread_one_stays_where_a_slot_comes_free(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",
@@ -481,7 +487,8 @@ static void test_an_unread_one_stays_where_a_slot_comes_free(void)
     go_on_to_the_end(d, unread);
 }
 
-/* Of a scratch session, too; then it is given up, and the next park finds more states in memory than may be. */
+/* A scratch session that nobody reads is parked, and then removed. The next park exceeds the memory budget, and must
+ * not write the removed state. */
 static void test_nothing_of_scratch_reaches_the_disk(void)
 {
     char directory[] = "/tmp/test_slots.XXXXXX";
@@ -507,7 +514,8 @@ static void test_nothing_of_scratch_reaches_the_disk(void)
     remove_directory(directory);
 }
 
-/* The first has no slot; what it shall share lies behind a session that is waited for, and there are no cells for both. */
+/* The first request has no slot. It needs cells of the session that the second request uses, and the second waits for
+ * the first. */
 static void test_who_waits_for_one_without_a_slot_makes_way(void)
 {
     driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
@@ -525,8 +533,8 @@ static void test_who_waits_for_one_without_a_slot_makes_way(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* It is asked for while newcomers wait for the one that lost its slot. That has it again before the other one, which all of
- * this is behind, decodes. */
+/* Newcomers wait for a generation that lost its slot. A second request with `after` waits for a first one. That
+ * generation gets its slot again before the first request decodes, so the second request waits for both. */
 static void test_who_waits_for_another_begins_when_that_decodes(void)
 {
     enum { N_NEWCOMERS = 8, LONGER = 700 };
@@ -556,7 +564,8 @@ static void test_who_waits_for_another_begins_when_that_decodes(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Both slots are its owner's, and nobody reads what comes from them. */
+/* The two slots of this owner belong to generations that nobody reads. The generation that lost its slot gets one of
+ * them. */
 static void test_who_lost_its_slot_has_that_of_an_unread_one(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=1000",
@@ -583,7 +592,7 @@ static void test_who_lost_its_slot_has_that_of_an_unread_one(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The session is no longer idle, and nobody runs in it. */
+/* A request waits in session "held", so it is not idle, but nothing runs in it. Another request takes its cells. */
 static void test_a_session_that_is_waited_for_makes_way(void)
 {
     driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
@@ -604,7 +613,7 @@ static void test_a_session_that_is_waited_for_makes_way(void)
 static const model_ops *real_ops;
 static model_ops hooked_ops;
 static _Atomic uint32_t n_loads, n_loads_in_a_row;
-static bool has_loaded; /* since the last step; of the decode thread */
+static bool has_loaded; /* whether a state was loaded since the last step; used only by the decode thread */
 
 static model_result slow_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                               size_t n_bytes)
@@ -632,7 +641,8 @@ static void load_slowly(driver *d)
     d->engine->model->ops = &hooked_ops;
 }
 
-/* However many come back at once, who streams gets a token after each whose state takes longer than a gap may be. */
+/* Several sessions return together, and loading each takes longer than gap_ms_target. The stream gets a token between
+ * two loads. */
 static void test_a_stream_goes_on_between_loads(void)
 {
     driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,step_us=2000",
@@ -663,7 +673,8 @@ static void test_a_stream_goes_on_between_loads(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* One stream each: the model's copy of a KV cache may cost more than reading the tokens anew, and its state is at hand. */
+/* Each sequence has its own stream, so the model copies cells. If this takes longer than prefilling the tokens, the
+ * fork gets the saved state instead. */
 static void test_a_fork_holds_what_would_cost_too_much_to_copy(void)
 {
     enum { N_LONG = 40000 };
