@@ -67,7 +67,8 @@ static void test_the_smallest_one(void)
     branch_file_clear(&back);
 }
 
-/* A state belongs to a session iff its tokens are the session's first ones, whatever the files are called. */
+/* A state belongs to a session if its tokens are the first tokens of the session. The names of the files do not
+ * matter. */
 static void test_a_state_is_known_by_its_tokens(void)
 {
     branch_file s = files_branch(ID);
@@ -82,7 +83,7 @@ static void test_a_state_is_known_by_its_tokens(void)
     branch_file_clear(&s);
 }
 
-/* The file is put there by hand; reading must fail, say why, and give nothing. */
+/* Writes the file, and checks that reading fails, returns a reason, and gives no contents. */
 static void check_refused(bool is_state, const uint8_t *bytes, size_t n_bytes)
 {
     const char *why = "";
@@ -172,7 +173,7 @@ static void test_a_state_of_another_geometry_is_told_apart(void)
     CHECK(strstr(why, "memory layout") != NULL);
 }
 
-/* Whatever a file claims, no more is allocated than was said. */
+/* Reading allocates no more than the caller allows, whatever size the file claims. */
 static void test_a_limit_is_kept(void)
 {
     state_file state = files_state(), back;
@@ -204,7 +205,7 @@ static void test_remove_and_set_aside(void)
     state_facts facts;
     const char *why = "";
     write_both(directory, ID);
-    for (int i = 0; i < 2; i++) { /* what is not there is removed */
+    for (int i = 0; i < 2; i++) { /* removing a missing file succeeds */
         CHECK_INT(snapshot_remove_branch(directory, ID), LLM_OK);
         CHECK_INT(snapshot_remove_state(directory, ID), LLM_OK);
     }
@@ -247,7 +248,7 @@ static void remember(void *context, uint64_t id)
     f->ids[f->n++ % 8] = id;
 }
 
-/* What a crash in the middle of a write leaves is removed; what is not ours is left alone. */
+/* Files of interrupted writes are removed. Files that do not belong to llmd stay. */
 static void test_scan(void)
 {
     char own[FILES_PATH_BYTES];

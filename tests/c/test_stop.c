@@ -5,7 +5,8 @@
 #include "random.h"
 #include "policy/stop.h"
 
-/* Feeds `text` in pieces of the given size and returns what left; `index` is the stop string found, or -1. */
+/* Feeds `text` in pieces of this size. Returns the text that was released. *index is the index of the stop string that
+ * was found, or -1. */
 static char *filter(const char *text, size_t n, uint32_t piece, uint32_t n_stops, const char *const *stops,
                     int32_t *index)
 {
@@ -108,8 +109,8 @@ static void test_limits(void)
     CHECK_INT(stop_open(&s, 1, empty, large), LLM_INVALID);
 }
 
-/* Random texts over a small alphabet, so that stops and near-stops are frequent: however the text is cut into pieces, the
- * result is what searching the whole text at once gives. */
+/* Random texts of few different characters often contain a stop string, or a part of one. Any division into pieces
+ * gives the same result as a search in the whole text. */
 static void test_any_split_gives_the_same_answer(void)
 {
     static const char alphabet[] = "ab\xc3\xa9";

@@ -18,16 +18,17 @@ enum { N_JOBS = 40 };
 
 enum { SYNCED_MAX = 16 };
 
-static _Thread_local struct stat synced[SYNCED_MAX]; /* by this thread: what a store is opened with */
+/* The files and directories that this thread has synced. store_open runs in this thread. */
+static _Thread_local struct stat synced[SYNCED_MAX];
 static _Thread_local uint32_t n_synced;
 
-static char expected_path[FILES_PATH_BYTES]; /* "": nothing is expected */
-static bool is_durable;                      /* expected_path existed when a directory was synced */
-static bool was_durable;                     /* and this was so when the first file was removed */
+static char expected_path[FILES_PATH_BYTES]; /* "": no file is expected */
+static bool is_durable;                      /* whether expected_path existed when a directory was synced */
+static bool was_durable;                     /* is_durable when the first file was removed */
 static uint32_t n_removed;
-static char obstruction[FILES_PATH_BYTES]; /* directory that goes when a file is removed, or "" */
+static char obstruction[FILES_PATH_BYTES]; /* a directory that is removed together with the next file, or "" */
 
-/* Instead of the library's: notes what was synced. */
+/* Replaces the library's function, and notes what was synced. */
 int fsync(int fd)
 {
     struct stat facts;
@@ -41,7 +42,7 @@ int fsync(int fd)
     return result;
 }
 
-/* Instead of the library's: notes what was durable before. */
+/* Replaces the library's function, and notes what was durable before. */
 int unlink(const char *path)
 {
     was_durable = n_removed++ == 0 ? is_durable : was_durable;
@@ -193,7 +194,7 @@ static void test_states_are_done_in_order(void)
     close_store(&f);
 }
 
-/* Whatever waits to be written: what somebody waits for is small, and comes first. */
+/* Changes, for which commands wait, are small. They are done before states that wait to be written. */
 static void test_changes_go_before_states(void)
 {
     fixture f;
@@ -216,7 +217,7 @@ static void test_changes_go_before_states(void)
     close_store(&f);
 }
 
-/* What a command waits for can be left, and the rest be taken. */
+/* Results for which a command waits can be left in the store, while other results are taken. */
 static void test_results_that_nobody_waits_for_are_taken_first_if_asked(void)
 {
     fixture f;
@@ -233,7 +234,7 @@ static void test_results_that_nobody_waits_for_are_taken_first_if_asked(void)
     CHECK(!store_has_result(f.store, false) && store_take(f.store, false) == NULL);
     CHECK_INT(take_status(&f, 1), LLM_OK);
     CHECK_INT(take_status(&f, 2), LLM_OK);
-    push_change(&f, CHANGE_WRITE, 3, 3); /* the queue's end is right after its last one was taken out of it */
+    push_change(&f, CHANGE_WRITE, 3, 3); /* after the last result was taken out, the end of the queue is still right */
     CHECK_INT(take_status(&f, 3), LLM_OK);
     close_store(&f);
 }
@@ -247,7 +248,7 @@ static void test_what_is_queued_at_the_close_is_written(void)
         push_state(&f, STORE_WRITE, i, 0);
     }
     store_close(f.store);
-    for (uint64_t i = 0; i < N_JOBS; i++) { /* no state is taken up before the branch file that it belongs to */
+    for (uint64_t i = 0; i < N_JOBS; i++) { /* no state is written before the branch file to which it belongs */
         CHECK(files_exists(f.directory, i, "llmd-session"));
         CHECK(files_exists(f.directory, i, "llmd-state"));
     }
@@ -275,7 +276,7 @@ static void test_read_gives_what_was_written(void)
     close_store(&f);
 }
 
-/* What is closed goes with its state, and a state that was to be written meanwhile does not stay behind. */
+/* Closing a session removes its files. A state that waits to be written at that time does not stay behind. */
 static void test_what_is_removed_is_gone(void)
 {
     fixture f;
@@ -294,7 +295,7 @@ static void test_what_is_removed_is_gone(void)
     close_store(&f);
 }
 
-/* A change is made whole or not at all. */
+/* A change is made completely or not at all. */
 static void test_a_change_that_fails_changes_nothing(void)
 {
     fixture f;
@@ -326,7 +327,8 @@ static void test_a_change_that_fails_changes_nothing(void)
     close_store(&f);
 }
 
-/* A reset writes an empty file and removes others: on a full disk these go all the same. */
+/* A reset writes an empty file and removes files. If the write fails because the disk is full, the files are removed
+ * nevertheless. */
 static void test_what_goes_needs_no_room(void)
 {
     fixture f;
@@ -346,7 +348,8 @@ static void test_what_goes_needs_no_room(void)
     close_store(&f);
 }
 
-/* The file of a reset session is written, if the files that are removed with it free the space. */
+/* A reset session needs a new file. If there is room for it only after the other files are removed, the file is written
+ * then. */
 static void test_a_removal_makes_room_for_what_stays(void)
 {
     fixture f;
@@ -367,7 +370,8 @@ static void test_a_removal_makes_room_for_what_stays(void)
     close_store(&f);
 }
 
-/* A pinned session that is reset keeps its pin in another branch: whenever the power fails, one of the two has it. */
+/* If a pinned session is reset, another branch's file gets the pin. At any time, one of the two files on the disk has
+ * it, even if the power fails. */
 static void test_what_is_written_is_durable_before_anything_is_removed(void)
 {
     fixture f;
@@ -391,7 +395,7 @@ static void test_what_is_written_is_durable_before_anything_is_removed(void)
     close_store(&f);
 }
 
-/* It is not the file that is wrong. */
+/* Memory is short, but the file is good. */
 static void test_a_state_without_room_is_not_set_aside(void)
 {
     fixture f;
@@ -436,7 +440,7 @@ static void test_a_directory_that_vanishes(void)
     close_store(&f);
 }
 
-/* A disk that is full in the middle of a file: nothing is left, and the next write works. */
+/* The disk is full in the middle of a file. No part of the file stays, and the next write succeeds. */
 static void test_a_full_disk(void)
 {
     fixture f;
@@ -581,7 +585,8 @@ static void test_labels(void)
     close_store(&f);
 }
 
-/* What a label had comes back after a crash, and has the later stamp, for the clock was set back: it is the older one. */
+/* After a crash, an earlier file of the label exists again. Its time stamp is later, because the clock was set back. It
+ * nevertheless counts as the earlier file. */
 static void test_what_was_saved_last_is_the_newer(void)
 {
     fixture f;
@@ -596,7 +601,8 @@ static void test_what_was_saved_last_is_the_newer(void)
     close_and_open(&f);
     push_save(&f, "label", 1);
     CHECK_INT(take_status(&f, 1), LLM_OK);
-    CHECK_INT(branch_file_write(saved, files_identity, &old), LLM_OK); /* its removal was lost with the power */
+    /* the power failed before the removal of this file was on the disk */
+    CHECK_INT(branch_file_write(saved, files_identity, &old), LLM_OK);
     close_and_open(&f);
     llm_saved found[2];
     CHECK_INT(store_list_saved(f.store, found, 2), 1);
@@ -605,7 +611,7 @@ static void test_what_was_saved_last_is_the_newer(void)
     close_store(&f);
 }
 
-/* One daemon, other options: the label is there, its state is not of use. */
+/* After a start with other options, the label exists, but its state cannot be used. */
 static void test_a_label_outlives_its_geometry(void)
 {
     fixture f;
@@ -633,7 +639,7 @@ static void test_labels_are_bounded_for_each_owner(void)
     }
     push_save(&f, "more", 1);
     CHECK_INT(take_status(&f, 1), LLM_SAVED_FULL);
-    push_save(&f, "l3", 2); /* in the place of the one that is there */
+    push_save(&f, "l3", 2); /* replaces the label that exists */
     CHECK_INT(take_status(&f, 2), LLM_OK);
     store_job *job = about_label(STORE_SAVE, "theirs", 3);
     job->file = files_branch(0);
@@ -644,7 +650,7 @@ static void test_labels_are_bounded_for_each_owner(void)
     close_store(&f);
 }
 
-/* Or all that is acknowledged of a model's first sessions would go with it when the power fails. */
+/* Without a sync, a power failure could remove the new directory with all files of the model's first sessions. */
 static void test_a_new_directory_outlasts_the_power(void)
 {
     fixture f;
@@ -654,7 +660,7 @@ static void test_a_new_directory_outlasts_the_power(void)
     n_synced = 0;
     open_in(&f);
     CHECK(is_synced(parent));
-    CHECK(is_synced(f.directory)); /* for `saved` in it */
+    CHECK(is_synced(f.directory)); /* has the new directory `saved` */
     n_synced = 0;
     close_and_open(&f);
     CHECK_INT(n_synced, 0);

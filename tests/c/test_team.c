@@ -3,12 +3,12 @@
 
 enum { ALONE_US = 10000, MS = 1000 };
 
-/* A machine of some cores, so many of which others want: where there are fewer than threads, a step waits for the one that
- * has to share. */
+/* A machine with n_cores cores, of which other programs want n_wanted. If too few cores are left for all threads, a
+ * step waits for the thread that shares a core. */
 typedef struct machine {
     int32_t n_cores, n_wanted;
-    bool is_unknown;  /* what they do */
-    int32_t n_useful; /* more threads are no faster; 0: all of them are */
+    bool is_unknown;  /* whether the number of idle cores is unknown */
+    int32_t n_useful; /* more threads than this are no faster; 0 means that each further thread makes a step faster */
     uint64_t now_us;
     uint32_t n_steps_with[33];
 } machine;
@@ -54,7 +54,7 @@ static void test_a_thread_less_while_others_want_its_core(void)
     CHECK_INT(t.n_settled, 2);
 }
 
-/* What is clear is seen at once: few steps of a short answer are slow ones. */
+/* A large difference is recognized immediately, so only few steps of a short answer are slow. */
 static void test_a_short_answer_is_enough_to_learn(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
@@ -78,7 +78,7 @@ static void test_it_comes_back_when_they_are_gone(void)
     CHECK_INT(t.n_settled, 2);
 }
 
-/* Beside two others on two cores, one thread has to share as well. */
+/* If two other programs want both cores, one thread must share its core, too. */
 static void test_a_thread_less_that_is_no_faster_is_soon_left_alone(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 2};
@@ -101,7 +101,7 @@ static void test_only_steps_alike_are_compared(void)
     CHECK_INT(m.n_steps_with[2], 500);
 }
 
-/* Trials beside others cost: without a core that has nothing to do, they are few. */
+/* Trials with more threads slow down other programs. So they are rare if no core is idle. */
 static void test_more_are_tried_where_there_is_room(void)
 {
     machine seeing = {.n_cores = 2, .n_wanted = 1}, blind = {.n_cores = 2, .n_wanted = 1, .is_unknown = true};
@@ -119,14 +119,14 @@ static void test_more_are_tried_where_there_is_room(void)
     CHECK_INT(t.n_settled, 2);
 }
 
-/* The batch changes whenever a guess has begun: its step was a slow one all the same. */
+/* The number of tokens changes in the middle of each trial, so the trial ends. Its slow step counts nevertheless. */
 static void test_a_guess_that_is_given_up_counts(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
     team t;
     team_open(&t, 2, 2);
     make_steps(&m, &t, 1, 600);
-    m.now_us += 20000 * MS; /* time for a guess */
+    m.now_us += 20000 * MS; /* so that a trial is due */
     m.n_steps_with[2] = 0;
     for (uint32_t i = 0; i < 100; i++) {
         make_steps(&m, &t, 2 + i % 2, 5);
@@ -134,7 +134,7 @@ static void test_a_guess_that_is_given_up_counts(void)
     CHECK_INT(m.n_steps_with[2], 1);
 }
 
-/* It was measured while others were busy, at the start of a machine, say. */
+/* The first size was measured while other programs were busy, for example at the start of the machine. */
 static void test_a_team_that_began_too_small_grows(void)
 {
     machine m = {.n_cores = 4};
@@ -145,7 +145,8 @@ static void test_a_team_that_began_too_small_grows(void)
     CHECK(m.n_steps_with[4] > 800);
 }
 
-/* Nor does a large one stop where a thread more is no gain that could be seen, before the last few. */
+/* With many threads, one more makes no difference that can be measured. So a large team grows by several threads, until
+ * few are left. */
 static void test_a_large_team_grows_by_more(void)
 {
     machine m = {.n_cores = 32};
@@ -155,7 +156,7 @@ static void test_a_large_team_grows_by_more(void)
     CHECK(t.n_settled >= 30);
 }
 
-/* The clock counts from when the machine began. */
+/* The clock counts from the start of the machine, so it is not 0 at first. */
 static void test_no_guess_is_made_at_once(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1, .now_us = 3600000000};
@@ -170,7 +171,7 @@ static void test_what_was_measured_well_is_left_alone(void)
     machine m = {.n_cores = 8, .n_useful = 3};
     team t;
     team_open(&t, 8, 3);
-    make_steps(&m, &t, 1, 20000); /* a minute */
+    make_steps(&m, &t, 1, 20000); /* a minute of steps */
     CHECK_INT(t.n_settled, 3);
     CHECK(m.n_steps_with[4] > 0 && m.n_steps_with[4] < 60);
 }

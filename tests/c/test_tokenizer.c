@@ -37,7 +37,8 @@ static model *opened(const tokenizer_case *c)
 
 /* ---- the same tokens ------------------------------------------------------------------------------------------------ */
 
-/* Pieces of texts that the published llama.cpp survives. "q" is none of them: its RWKV tokenizer would never end. */
+/* Parts of texts with which the published llama.cpp does not fail. "q" is not among them, because with it llama.cpp's
+ * RWKV tokenizer never ends. */
 static const char *const atoms[] = {"a",
                                     "b",
                                     "Z",
@@ -136,7 +137,7 @@ static size_t random_text(random_source *r, char *out)
     for (size_t i = 0; i < n; i++) {
         const char *atom =
             is_narrow ? few[random_below(r, (uint32_t)n_few)] : atoms[random_below(r, sizeof atoms / sizeof *atoms)];
-        size_t length = random_below(r, 200) == 0 ? 1 : strlen(atom); /* now and then half a character */
+        size_t length = random_below(r, 200) == 0 ? 1 : strlen(atom); /* sometimes only the first byte of a character */
         memcpy(out + n_bytes, atom, length);
         n_bytes += length;
     }
@@ -210,7 +211,7 @@ typedef struct long_call {
     const model *m;
     const char *text;
     size_t n_bytes;
-    int32_t *tokens; /* room for 2 * n_bytes */
+    int32_t *tokens; /* has room for 2 * n_bytes tokens */
     int64_t n;
 } long_call;
 
@@ -221,7 +222,7 @@ static void *call_tokenize(void *argument)
     return NULL;
 }
 
-/* Tokens, or what op_tokenize says instead. */
+/* Returns the number of tokens, or the error of op_tokenize. */
 static int64_t tokenized_on_a_small_stack(const model *m, const char *text, size_t n_bytes)
 {
     long_call c = {m, text, n_bytes, malloc(2 * n_bytes * sizeof(int32_t)), -1};
@@ -262,7 +263,8 @@ static void test_long_runs_need_no_deep_stack(void)
     size_t n_bytes = 0;
     for (size_t i = 0; i < N_RUNS; i++) {
         n_bytes += repeated(runs[i], RUN_BYTES, text + n_bytes);
-        text[n_bytes++] = i % 2 == 0 ? 'x' : '.'; /* runs that end in the text: the worst case of `\s+$` and others */
+        /* a run followed by another character is the worst case for `\s+$` and others */
+        text[n_bytes++] = i % 2 == 0 ? 'x' : '.';
     }
     text[n_bytes / 2] = '\0';
     for (const tokenizer_case *c = tokenizer_cases; c->file != NULL; c++) {
@@ -280,7 +282,7 @@ static void test_long_runs_need_no_deep_stack(void)
     free(text);
 }
 
-/* Each word of these is a token of its own, which the published llama.cpp searches for from the beginning. */
+/* Each of these words is a token. For each of them, the published llama.cpp searches from the beginning of the text. */
 static void test_a_flood_of_special_words_is_not_quadratic(void)
 {
     static const char *const words[] = {"\t", "<think>", "<|im_end|>", "<th"};
@@ -306,7 +308,7 @@ static void test_a_model_without_a_vocabulary_cannot_tokenize(void)
     m->ops->close(m);
 }
 
-/* The byte that this vocabulary leaves out begins others' words. */
+/* No token is this byte alone, but longer tokens begin with it. */
 static void test_the_beginning_of_a_word_is_unknown_and_not_for_ever(void)
 {
     int32_t tokens[8];

@@ -15,28 +15,34 @@
 
 enum { TOKENS_MANY = 150000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX, DRAIN_BYTES = 4 * RING_BYTES, SECONDS_MAX = 120 };
 
-static llm_engine *_Atomic engine; /* NULL while it is opened or closed: then nothing is stopped */
+static llm_engine *_Atomic engine; /* NULL while the engine is opened or closed; then no thread is stopped */
 static uint8_t out[DRAIN_BYTES];
 static uint64_t n_asked;
 static char directory[FILES_PATH_BYTES];
 
-/* What the decode thread does. */
-static _Atomic bool is_asleep; /* it has armed its consumer, looked once more, and found nothing */
+/* Whether the decode thread has armed its notifier, looked once more, and found no work. */
+static _Atomic bool is_asleep;
 static _Atomic uint32_t n_sleeps;
-static _Atomic int sleeps_ms;                            /* for at most so long; -1: until the notifier is woken */
-static _Atomic enum { NOT_YET, SEEN, MISSED } last_look; /* after `before_looking` */
+/* How long the decode thread sleeps at most. -1 means until it is woken. */
+static _Atomic int sleeps_ms;
+static _Atomic enum { NOT_YET, SEEN, MISSED } last_look; /* result of the look after before_looking */
 
-/* What a test puts between two steps. Each runs once; the other thread is at rest meanwhile, or runs into it. */
+/* Functions that a test runs between two steps of a thread. Each runs once. Meanwhile, the other thread rests, or a
+ * function lets it run. */
 typedef void (*_Atomic between)(void);
-static between before_looking; /* decode thread: nothing is left to do; next it arms its notifier and looks once more */
-static between when_stuck;     /* decode thread: its last attempt before it sleeps has found no room for events */
-static between after_ringing;  /* whoever rang for a command, room or a result */
-static between before_arming;  /* this thread: within a drain */
-static between after_arming;   /* this thread: within a drain, before it looks again */
+/* in the decode thread: no work is left; next it arms its notifier and looks once more */
+static between before_looking;
+/* in the decode thread: its last attempt before it sleeps has found no room for events */
+static between when_stuck;
+/* in the thread that has woken the decode thread because of a command, room or a result */
+static between after_ringing;
+static between before_arming; /* in this thread, within a drain */
+static between after_arming;  /* in this thread, within a drain, before it looks again */
 static _Atomic bool store_may_work = true;
-static _Atomic int n_store_wakes_due; /* it has worked, and has not woken yet: that may wake who has seen the result */
+/* Number of jobs that the store has done without having woken the decode thread yet. */
+static _Atomic int n_store_wakes_due;
 static _Thread_local bool is_store_ring_due;
-static _Atomic bool loop_is_fast; /* it has drained before the decode thread, which has woken for it, goes on */
+static _Atomic bool loop_is_fast; /* whether this thread drains immediately when the decode thread wakes it */
 
 static bool run_once(between *what)
 {
@@ -49,8 +55,8 @@ static bool run_once(between *what)
 
 static void wait_until(bool (*holds)(void))
 {
-    while (!holds()) {    /* or the alarm ends it */
-        poll(NULL, 0, 1); /* only leaves the core to the other thread */
+    while (!holds()) {    /* the alarm ends an endless loop */
+        poll(NULL, 0, 1); /* gives the processor to the other thread */
     }
 }
 
@@ -110,7 +116,8 @@ void __wrap_notifier_wake(notifier *d)
     is_store_ring_due = false;
 }
 
-/* Each loop has two attempts; one in which nothing was generated ends with sleep. */
+/* Returns whether this is the last attempt to reserve room before the decode thread sleeps. Each loop has two attempts,
+ * and the thread sleeps after a loop that has generated nothing. */
 static bool is_last_attempt(void)
 {
     static uint32_t n_generated, n_attempts;
@@ -132,7 +139,7 @@ void *__wrap_ring_reserve(ring *r, size_t n_bytes)
     return record;
 }
 
-static bool is_armed; /* by the drain in hand */
+static bool is_armed; /* armed by the current drain */
 
 void __real_notifier_arm(notifier *d);
 void __wrap_notifier_arm(notifier *d);
@@ -183,7 +190,8 @@ static void drain_all(void)
     }
 }
 
-/* Sleeps, and nothing is on its way that would wake it: the same sleep at the beginning of the look and at its end. */
+/* Returns whether the decode thread sleeps, and no event comes that would wake it. It must be in the same sleep at the
+ * beginning and at the end of the checks. */
 static bool is_at_rest(void)
 {
     const uint32_t n = n_sleeps;
@@ -193,7 +201,8 @@ static bool is_at_rest(void)
     return is_idle && is_asleep && n == n_sleeps;
 }
 
-/* Each of these begins with what it does only when awake: the sleep came afterwards. */
+/* In each of these functions, the first condition becomes true only while the thread is awake. So the thread has fallen
+ * asleep afterwards. */
 static bool has_told_and_sleeps(void)
 {
     return !ring_is_empty(engine->events) && is_asleep;
@@ -231,14 +240,14 @@ static void let_it_sleep_again(void)
     wait_until(has_slept_again);
 }
 
-/* Opened, and idle: everything was taken, and the decode thread sleeps. */
+/* Opens an idle engine: all events are taken, and the decode thread sleeps. */
 static void open_idle(const char *state_dir)
 {
     char error[512];
     llm_engine *opened = NULL;
     const llm_engine_options options = {.model = "sim:dense,length=0",
                                         .n_ctx = 200000,
-                                        .n_sessions = 4, /* of one none could be pinned */
+                                        .n_sessions = 4, /* with only one session, no session could be pinned */
                                         .n_scratch = 1,
                                         .event_ring_bytes = RING_BYTES,
                                         .idle_s_max = 3600,
@@ -326,7 +335,7 @@ static void test_a_loop_that_drains_as_soon_as_it_is_woken(void)
 {
     open_idle(NULL);
     loop_is_fast = true;
-    pin(); /* of nobody: answered in one loop */
+    pin(); /* there is no such session, so the reply comes in the same loop */
     wait_until(is_at_rest);
     loop_is_fast = false;
     CHECK(ring_is_empty(engine->events) || is_woken(engine->event_notifier));
@@ -426,7 +435,7 @@ static void test_room_that_comes_before_the_sleep(void)
     when_stuck = drain_all;
     talk_for(TOKENS_MANY);
     wait_until(has_been_stuck_and_sleeps);
-    CHECK(!ring_is_empty(engine->events)); /* or nobody would ever go on */
+    CHECK(!ring_is_empty(engine->events)); /* otherwise no thread would ever continue */
     close_engine();
 }
 
@@ -443,12 +452,14 @@ static void test_room_that_is_announced_within_a_drain(void)
     after_arming = let_it_fill_the_ring;
     CHECK(drain() > 0);
     CHECK(after_arming == NULL);
-    const bool is_blocked = engine->decode.events_blocked; /* first: while it is, nobody else takes from the ring */
+    /* read first: while it is true, no other thread takes from the ring */
+    const bool is_blocked = engine->decode.events_blocked;
     CHECK(!is_blocked || !ring_is_empty(engine->events));
     close_engine();
 }
 
-/* An expiry that is due while a reply waits for the reader would have to wait for it, too. */
+/* While a reply waits for the reader, an idle session that expires would have to wait, too. So the thread does not wake
+ * for it. */
 static void test_a_slow_reader_wakes_nobody(void)
 {
     open_idle(NULL);
@@ -456,7 +467,7 @@ static void test_a_slow_reader_wakes_nobody(void)
     talk_for(TOKENS_MANY);
     wait_until(is_blocked_and_sleeps);
     CHECK(sleeps_ms > 0);
-    while (engine->decode.n_notices == 0) { /* until the replies have filled what the last text left of the ring */
+    while (engine->decode.n_notices == 0) { /* until replies fill the room that the text has left in the ring */
         for (int i = 0; i < 100; i++) {
             pin();
         }
@@ -468,7 +479,7 @@ static void test_a_slow_reader_wakes_nobody(void)
 
 int main(void)
 {
-    alarm(SECONDS_MAX); /* a lost wake-up may hang: let it kill the test */
+    alarm(SECONDS_MAX); /* a lost wake-up may be a hang, which the alarm ends */
     RUN(test_an_event_that_comes_while_the_loop_drains);
     RUN(test_a_loop_that_drains_as_soon_as_it_is_woken);
     RUN(test_a_decode_thread_that_looks_as_soon_as_it_is_woken);

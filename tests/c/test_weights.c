@@ -21,7 +21,8 @@
 
 enum { CONTEXT_BYTES = 1 << 20, SCALE_BLOCK = 32, EXACT_MAX = 127, N_IN = 512, N_OUT = 96, SEED = 20260 };
 
-/* Of the sum of the products' sizes. Q4_1 has the sum of each block's inputs in half precision. */
+/* Largest difference, as a part of the sum of the products' absolute values. For Q4_1, the sum of each block's inputs
+ * has half precision. */
 static const double DIFF_MAX = 1e-5;
 static const double DIFF_MAX_HALF = 1e-3;
 
@@ -49,7 +50,7 @@ static const shape SHAPES[] = {
     {N_IN, N_OUT, 32, 1, 1, TIGHT},
     {N_IN, N_OUT, 33, 1, 1, TIGHT},
     {N_IN, N_OUT, 512, 1, 1, TIGHT},
-    /* one block of inputs, the fewest outputs, more of both than a tile */
+    /* one block of inputs, the smallest number of outputs, more of both than a tile has */
     {256, 32, 1, 1, 1, TIGHT},
     {256, 32, 40, 1, 1, TIGHT},
     {2048, 160, 5, 1, 1, TIGHT},
@@ -60,23 +61,23 @@ static const shape SHAPES[] = {
     {N_IN, N_OUT, 3, 7, 1, TIGHT},
     {N_IN, N_OUT, 17, 2, 3, TIGHT},
     {N_IN, N_OUT, 1, 1, 5, TIGHT},
-    /* rows of a wider tensor; sequences that take turns */
+    /* rows of a wider tensor, and rows in which the sequences alternate */
     {N_IN, N_OUT, 5, 1, 1, SPACED},
     {N_IN, N_OUT, 4, 3, 2, SPACED},
     {N_IN, N_OUT, 4, 3, 1, SWAPPED},
 };
 
 static ggml_backend_t processor;
-static ggml_backend_buffer_type_t layout_type; /* under test */
-static const enum ggml_type *types;            /* that it has */
+static ggml_backend_buffer_type_t layout_type; /* the layout that is tested */
+static const enum ggml_type *types;            /* the types that this layout supports */
 static int n_types;
 static random_source source = {SEED};
 
 typedef struct problem {
     struct ggml_context *context, *weights_context;
     ggml_backend_buffer_t weights_buffer, buffer;
-    struct ggml_tensor *weights, *in, *rows, *ids, *out; /* ids: of experts */
-    float *values;                                       /* of the weights, as their type rounds them */
+    struct ggml_tensor *weights, *in, *rows, *ids, *out; /* `ids` has the chosen experts */
+    float *values;                                       /* the weights, rounded as their type rounds them */
 } problem;
 
 static struct ggml_context *context_new(void)
@@ -84,7 +85,7 @@ static struct ggml_context *context_new(void)
     return ggml_init((struct ggml_init_params){CONTEXT_BYTES, NULL, true});
 }
 
-/* As they are in a file. */
+/* Gives the weights the packed values, as they are in a file. */
 static void weights_take(const problem *p, const void *packed)
 {
     ggml_get_type_traits(p->weights->type)->to_float(packed, p->values, ggml_nelements(p->weights));
@@ -107,7 +108,7 @@ static void weights_make(problem *p, enum ggml_type type, int n_in, int n_out, i
     free(packed);
 }
 
-/* A tensor of rows and the view of it that is multiplied. */
+/* Makes a tensor of rows, and the view of it that is multiplied. */
 static void rows_make(problem *p, const shape *s)
 {
     struct ggml_context *c = p->context;
@@ -122,7 +123,8 @@ static void rows_make(problem *p, const shape *s)
     }
 }
 
-/* Whole numbers times a power of two, each block's largest the largest that 8 bits hold. */
+/* Fills the rows with integers times a power of two. The largest value in each block is the largest that 8 bits can
+ * represent. So rounding to 8 bits changes nothing. */
 static void rows_fill(const struct ggml_tensor *in)
 {
     float *values = in->data;
@@ -164,7 +166,7 @@ static void compute_tensor(struct ggml_tensor *out, int n_threads)
         (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
     set_n_threads(processor, n_threads);
     ggml_build_forward_expand(graph, out);
-    memset(out->data, 0xff, ggml_nbytes(out)); /* every value must be written */
+    memset(out->data, 0xff, ggml_nbytes(out)); /* NaN, so that a value that is not written is seen */
     ggml_backend_graph_compute(processor, graph);
     ggml_free(context);
 }
@@ -174,7 +176,8 @@ static void compute(const problem *p, int n_threads)
     compute_tensor(p->out, n_threads);
 }
 
-/* The largest difference of a row of the result, as a part of the sum of its products' sizes; NaN is the largest. */
+/* Returns the largest difference in a row of the result, as a part of the sum of the products' absolute values. NaN
+ * counts as the largest. */
 static double row_difference(const problem *p, int64_t matrix, const float *in, const float *out)
 {
     const float *values = p->values + matrix * p->weights->ne[0] * p->weights->ne[1];
@@ -240,7 +243,7 @@ static void test_by_the_definition(void)
     }
 }
 
-/* Each input of each row counts. */
+/* A change of any input changes the result. */
 static void test_one_input(void)
 {
     const shape s = {N_IN, 32, 18, 2, 1, TIGHT};
@@ -284,7 +287,7 @@ static void test_the_same_bits_with_any_number_of_threads(void)
     }
 }
 
-/* Attention has AMX's tiles of another shape; this kernel shapes them once for each thread. */
+/* Attention uses AMX tiles of another shape in the same thread. This kernel must then set the shape again. */
 static void test_after_attention_by_the_same_thread(void)
 {
     enum { SIZE = 64, N_HEADS = 4, N_KV_HEADS = 2, N_QUERIES = 32, N_POSITIONS = 64 };
@@ -319,7 +322,7 @@ static bool has_feature(const char *name)
     return f->name != NULL;
 }
 
-/* Would the layout take the product of these weights with rows of this type? */
+/* Returns whether the layout would multiply these weights with rows of this type. */
 static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_matrices, enum ggml_type rows_type)
 {
     struct ggml_context *context = context_new();
@@ -356,13 +359,14 @@ static void test_what_others_than_amx_must_do(void)
     CHECK(!would_take(GGML_TYPE_Q4_K, N_IN, 1, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 64, 2, GGML_TYPE_F32)); /* several matrices */
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 64, 1, GGML_TYPE_F16));
-    CHECK(!would_take(GGML_TYPE_F16, N_IN, 64, 1, GGML_TYPE_F32)); /* no layout of its own: a copy for nothing */
+    /* the layout has no format of its own for this type, so a copy would be useless */
+    CHECK(!would_take(GGML_TYPE_F16, N_IN, 64, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q5_0, N_IN, 64, 1, GGML_TYPE_F32));
     CHECK(would_take(GGML_TYPE_Q8_0, 8192, 151936, 1, GGML_TYPE_F32));
-    CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* over 2 GiB */
+    CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* more than 2 GiB */
 }
 
-/* Two groups of sixteen weights' rows at a time, and one more. */
+/* The kernel computes two groups of 16 rows of weights at a time. Tests an odd number of groups. */
 static void test_an_odd_group(void)
 {
     const shape shapes[] = {{N_IN, 80, 7, 1, 1, TIGHT}, {N_IN, 16, 1, 1, 1, TIGHT}, {256, 48, 200, 1, 1, TIGHT}};
@@ -375,7 +379,7 @@ static void test_an_odd_group(void)
     }
 }
 
-/* Row lengths that K-quants cannot have: what is made as Q4_K_M has Q5_0 there. */
+/* Rows of lengths that K-quants cannot have. In such cases, a Q4_K_M file has Q5_0 weights. */
 static void test_few_blocks_of_32(void)
 {
     const shape shapes[] = {{2 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT}, {6 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT}};
@@ -404,7 +408,7 @@ static void test_zeros(void)
     }
 }
 
-/* Groups of sixteen weights' rows, blocks of 32 in pairs. */
+/* The layout needs groups of 16 rows of weights, and pairs of blocks of 32. */
 static void test_what_others_than_rows_must_do(void)
 {
     CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F32));
@@ -418,13 +422,13 @@ static void test_what_others_than_rows_must_do(void)
         CHECK(would_take(types[type], 8192, 262144, 1, GGML_TYPE_F32));
         CHECK(would_take_experts(types[type], N_IN, 48, 2));
         CHECK(!would_take_experts(types[type], N_IN, 42, 2));
-        CHECK(!would_take_experts(types[type], N_IN, 48, 1)); /* one matrix is no experts */
+        CHECK(!would_take_experts(types[type], N_IN, 48, 1)); /* one matrix is not a set of experts */
     }
     CHECK(!would_take_experts(GGML_TYPE_Q8_0, N_IN + SCALE_BLOCK, 48, 2));
     CHECK(!would_take_experts(GGML_TYPE_F16, N_IN, 48, 2));
 }
 
-/* Whatever is beside it: the last of a task, of a few at a time, alone. */
+/* A row's result does not depend on whether it is the last of a task, one of a few, or alone. */
 static void test_a_row_has_the_same_bits_among_any(void)
 {
     enum { MANY = 101 };
@@ -446,7 +450,7 @@ static void test_a_row_has_the_same_bits_among_any(void)
     }
 }
 
-/* Rows as they are in a file, whatever they say. */
+/* Returns packed rows with random bytes. */
 static uint8_t *packed_rows(enum ggml_type type, int64_t n_rows)
 {
     const size_t n_bytes = ggml_row_size(type, N_IN) * (size_t)n_rows;
@@ -457,20 +461,20 @@ static uint8_t *packed_rows(enum ggml_type type, int64_t n_rows)
     return packed;
 }
 
-/* Half precision, of either sign, between 1/256 and 1/128. */
+/* Writes a half-precision scale with random sign, between 1/256 and 1/128. */
 static void put_scale(uint8_t *at)
 {
     const uint16_t half = (uint16_t)(0x1c00 | (random_below(&source, 0x400) + 0x8000 * random_below(&source, 2)));
     memcpy(at, &half, sizeof half);
 }
 
-/* Scales of parts and quants that no quantization makes, but a file may have. */
+/* Gives the blocks random scales. No quantization makes such blocks, but a file may have them. */
 static void put_blocks(enum ggml_type type, uint8_t *packed, int64_t n_rows)
 {
     const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * (size_t)n_rows;
     for (uint8_t *block = packed; block < packed + n_bytes; block += block_bytes) {
         if (type == GGML_TYPE_MXFP4) {
-            *block = (uint8_t)random_below(&source, 9); /* exponents down to denormal numbers */
+            *block = (uint8_t)random_below(&source, 9); /* small exponents, so that scales are denormal numbers */
             continue;
         }
         put_scale(type == GGML_TYPE_Q6_K ? block + block_bytes - 2 : block);
@@ -480,7 +484,7 @@ static void put_blocks(enum ggml_type type, uint8_t *packed, int64_t n_rows)
     }
 }
 
-/* For MXFP4, so that no product is as small as the scales. */
+/* Enlarges the inputs for MXFP4, so that the products are not as tiny as the scales. */
 static void rows_enlarge(const problem *p, enum ggml_type type)
 {
     for (int64_t i = 0; type == GGML_TYPE_MXFP4 && i < ggml_nelements(p->in); i++) {
@@ -505,7 +509,7 @@ static void test_whatever_bits_the_blocks_have(void)
     }
 }
 
-/* Quants of a block, as (begin, end) of its bytes. */
+/* Finds the bytes [begin, end) of a block that have its quants. */
 static void quants_of(enum ggml_type type, size_t *begin, size_t *end)
 {
     *end = type == GGML_TYPE_Q6_K ? 128 + 64 : ggml_type_size(type);
@@ -519,7 +523,8 @@ static void quants_of(enum ggml_type type, size_t *begin, size_t *end)
     }
 }
 
-/* Every quant the smallest or the largest, every input 127 or -127: sums that a kernel keeps in 16 bits must fit. */
+/* Each quant is the smallest or the largest one, and each input is 127 or -127. The sums must fit into the 16 bits that
+ * a kernel uses. */
 static void test_the_largest_sums(void)
 {
     static const uint8_t fills[] = {0x00, 0xff, 0x80, 0x7f};
@@ -552,8 +557,8 @@ static void test_the_largest_sums(void)
 
 typedef struct expert_shape {
     int n_in, n_out, n_experts, n_used, n_tokens;
-    bool has_one_input; /* a token, for all its experts */
-    int n_crowded;      /* the tokens choose among so many first ones */
+    bool has_one_input; /* each token has one input for all its experts */
+    int n_crowded;      /* the tokens choose only among the first n_crowded experts */
 } expert_shape;
 
 static const expert_shape EXPERT_SHAPES[] = {
@@ -563,7 +568,7 @@ static const expert_shape EXPERT_SHAPES[] = {
 };
 enum { N_EXPERT_SHAPES = sizeof EXPERT_SHAPES / sizeof *EXPERT_SHAPES };
 
-/* Different ones for each token; the row has room for all experts, as what sorts them makes it. */
+/* Chooses different experts for each token. A row has room for all experts, as in the result of a sort. */
 static void experts_choose(const struct ggml_tensor *ids, const expert_shape *s)
 {
     for (int token = 0; token < s->n_tokens; token++) {
@@ -651,7 +656,7 @@ static void test_a_token_has_the_same_bits_among_any(void)
 
 /* ---- how weights lie ---------------------------------------------------------------------------------------------- */
 
-/* As they lie in the layout, in `out`. */
+/* Writes the weights to `out` as they are stored in the layout. */
 static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, int64_t n_experts, uint8_t *out)
 {
     struct ggml_context *context = context_new();
@@ -663,7 +668,7 @@ static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, 
     ggml_free(context);
 }
 
-/* Several threads do it, a part of the rows each: it must lie as if few rows had been all. */
+/* Several threads convert many rows, each thread a part. The result must equal that of a few rows at a time. */
 static void test_many_rows_are_laid_out_as_few_are(void)
 {
     enum { FEW = 64, MANY = 140 * FEW + 16 };
@@ -693,7 +698,7 @@ static void test_many_rows_are_laid_out_as_few_are(void)
     CHECK(n_tried > 0 || !has_feature("AVX2"));
 }
 
-/* An eighth more than the file for the copy, as much for the state. */
+/* The copy may take an eighth more than the file, and the state as much again. */
 static void test_a_copy_needs_room(void)
 {
     const uint64_t gib = 1u << 30;
@@ -716,7 +721,7 @@ static void test_products(void)
     RUN(test_the_same_bits_with_any_number_of_threads);
 }
 
-/* It says of every tensor that it takes it. */
+/* Without this, ggml logs that it repacks each tensor. */
 static void say_nothing(enum ggml_log_level level, const char *text, void *data)
 {
     (void)level, (void)text, (void)data;

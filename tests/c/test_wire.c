@@ -47,7 +47,7 @@ static void every_integer_encoding_is_read(void)
         CHECK(wire_is_done(&r));
         r = wire_reader_open(rows[i].encoding.at, rows[i].encoding.n);
         CHECK_INT(wire_read_uint(&r, UINT64_MAX), rows[i].value < 0 ? 0 : rows[i].value);
-        CHECK_INT(wire_is_done(&r), rows[i].value >= 0); /* a negative number is no uint, whatever its bits */
+        CHECK_INT(wire_is_done(&r), rows[i].value >= 0); /* a negative number is not read as unsigned */
         r = wire_reader_open(rows[i].encoding.at, rows[i].encoding.n);
         CHECK(wire_read_float(&r, -1e19, 1e19) == (double)rows[i].value);
         CHECK(wire_is_done(&r));
@@ -62,7 +62,7 @@ static void every_integer_encoding_is_read(void)
 static void a_failure_sticks(void)
 {
     wire_reader r = wire_reader_open("\xc3\x05\x06", 3);
-    CHECK_INT(wire_read_uint(&r, 10), 0); /* a bool */
+    CHECK_INT(wire_read_uint(&r, 10), 0); /* the value is a bool */
     CHECK(r.failed);
     CHECK_INT(wire_read_uint(&r, 10), 0);
     CHECK(!wire_read_bool(&r));
@@ -135,7 +135,8 @@ static void what_is_written_is_read(void)
         wire_write_str(&w, (const char *)payload, length);
         wire_write_bin(&w, payload, length);
         CHECK(!w.failed);
-        memset(w.at, 0, N_MISSING); /* map and array count elements that are not there: give them bytes to count */
+        /* map and array compare their numbers of elements with the bytes that follow, so some bytes must follow */
+        memset(w.at, 0, N_MISSING);
         wire_reader r = wire_reader_open(message, wire_size(&w) + N_MISSING);
         CHECK(wire_read_uint(&r, UINT64_MAX) == unsigned_value);
         CHECK(wire_read_int(&r, INT64_MIN, INT64_MAX) == signed_value);
@@ -163,11 +164,11 @@ static void limits_of_the_caller_hold(void)
     CHECK(wire_read_bin(&r, 2, &n) == NULL && n == 0 && r.failed);
     r = wire_reader_open("\x93\x01\x02\x03", 4);
     CHECK(wire_read_array(&r, 2) == 0 && r.failed);
-    r = wire_reader_open("\x93\x01\x02", 3); /* three elements in two bytes */
+    r = wire_reader_open("\x93\x01\x02", 3); /* three elements need at least three bytes */
     CHECK(wire_read_array(&r, 9) == 0 && r.failed);
     r = wire_reader_open("\x82\x01\x02\x03\x04", 5);
     CHECK(wire_read_map(&r, 1) == 0 && r.failed);
-    r = wire_reader_open("\x82\x01\x02\x03", 4); /* two entries in three bytes */
+    r = wire_reader_open("\x82\x01\x02\x03", 4); /* two entries need at least four bytes */
     CHECK(wire_read_map(&r, 9) == 0 && r.failed);
     r = wire_reader_open("\x05", 1);
     CHECK(wire_read_uint(&r, 4) == 0 && r.failed);
@@ -186,7 +187,7 @@ static void a_value_that_does_not_fit_is_not_written(void)
         wire_write_str(&w, "fourteen bytes", 14);
         CHECK(w.failed);
         CHECK_INT(wire_size(&w), 0);
-        wire_write_bool(&w, true); /* sticks, though this would fit */
+        wire_write_bool(&w, true); /* this would fit, but the failure stays */
         CHECK(w.failed && wire_size(&w) == 0);
         CHECK(message[0] == 0xee);
     }
@@ -195,7 +196,7 @@ static void a_value_that_does_not_fit_is_not_written(void)
     CHECK(!w.failed && wire_size(&w) == 15);
 }
 
-/* From here on tables of bytes, which read best as they stand. */
+/* The following tables of bytes keep their format. */
 /* clang-format off */
 
 /* ---- events ---- */
@@ -230,10 +231,10 @@ static void events_are_exact_to_the_byte(void)
         0x96, 0x02, 0x07, 0x03, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0xff, /* STARTED */
         0x94, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04, /* TEXT */
         0x98, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04, 0xc4, 0x08, 0x05, 0x00, 0x00, 0x00, 0x70, 0x11, 0x01, 0x00,
-        0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0xc4, 0x00, 0xc4, 0x00, /* with its tokens */
+        0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0xc4, 0x00, 0xc4, 0x00, /* TEXT with tokens */
         0x98, 0x03, 0x07, 0xa0, 0x04, 0xc4, 0x08, 0x05, 0x00, 0x00, 0x00, 0x70, 0x11, 0x01, 0x00, 0xc4, 0x08, 0x01,
         0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0xc4, 0x08, 0x00, 0x00, 0x00, 0xbf, 0x00, 0x00, 0x00, 0xc0, 0xc4,
-        0x10, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x06, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0xbf, /* all */
+        0x10, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x06, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0xbf, /* with all */
         0x96, 0x05, 0x08, 0x03, 0x00, 0x05, 0x02, /* REPLY */
         0x93, 0x06, 0xcd, 0x01, 0x2c, 0xa2, 0x61, 0x62, /* FORGOTTEN */
         0x94, 0x07, 0x07, 0xcd, 0x02, 0x00, 0xce, 0x00, 0x01, 0x11, 0x70, /* CONSUMED */

@@ -8,7 +8,8 @@
 #include "check.h"
 #include "command_writer.h"
 
-/* Reads a command from an exact copy. Pointers in *out are into freed memory: only for counts and numbers. */
+/* Reads a command from a copy of exactly its size. Afterwards, pointers in *out are invalid, so only counts and numbers
+ * may be used. */
 static int read_exact(const void *bytes, size_t n, wire_command *out, wire_refusal *refused)
 {
     uint8_t *copy = malloc(n > 0 ? n : 1);
@@ -19,7 +20,7 @@ static int read_exact(const void *bytes, size_t n, wire_command *out, wire_refus
     return status;
 }
 
-/* From here on tables of bytes, which read best as they stand. */
+/* The following tables of bytes keep their format. */
 /* clang-format off */
 
 typedef struct bytes {
@@ -70,7 +71,7 @@ static const char unsave_message[] =
 
 static const struct {
     bytes message;
-    int n_alike; /* commands that take the same entries, itself included */
+    int n_alike; /* number of commands with the same entries, including this one */
 } messages[] = {{BYTES(generate_message), 1}, {BYTES(cancel_message), 1}, {BYTES(reset_message), 3},
                 {BYTES(close_message), 3},    {BYTES(pause_message), 1},  {BYTES(fork_message), 1},
                 {BYTES(park_message), 3},     {BYTES(pin_message), 1},    {BYTES(rename_message), 2},
@@ -172,7 +173,7 @@ static void bytes_after_a_message_are_refused(void)
     }
 }
 
-/* Any other op, or kind and count of what stands first, is another message or none. */
+/* With another op or another number of entries, the message is another valid command, or is refused. */
 static void shapes_and_ops_must_agree(void)
 {
     for (size_t m = 0; m < N_MESSAGES; m++) {
@@ -219,7 +220,7 @@ static void the_op_comes_first(void)
 
 /* ---- entry by entry ---- */
 
-/* Each field with a value that every command takes that has it. */
+/* A value for each field that is valid in all commands that have the field. */
 static const struct {
     const char *name;
     bytes value;
@@ -255,13 +256,13 @@ static void put(wire_writer *w, const char *name, bytes value)
     w->at += value.n;
 }
 
-/* How a command differs from one that has all its entries, each once. */
+/* Describes how a command differs from a command with each of its entries once. */
 typedef struct twist {
-    const char *without; /* NULL if not used, as the next two */
-    const char *with;    /* one more */
+    const char *without; /* NULL: none; likewise: */
+    const char *with;    /* a further entry */
     const char *replaced;
     bytes value;
-    uint32_t rotated; /* so many entries come last instead of first */
+    uint32_t rotated; /* this number of entries move from the beginning to the end */
 } twist;
 
 static int read_twisted(int op, const twist *t, wire_command *out, wire_refusal *refused)
@@ -324,7 +325,7 @@ static bool has_field(int op, const char *name)
     return false;
 }
 
-/* Doubled, of another command, or of none: no command takes one more entry. */
+/* A duplicate entry, an entry of another command, or an unknown entry is refused. */
 static void nothing_is_doubled_or_unknown(void)
 {
     uint32_t n_doubled = 0;
@@ -362,7 +363,7 @@ static void every_value_is_checked(void)
         {"prompt", BYTES("\xc6\x00\x00\x00\x04\x01\x00\x00\x00"), LLM_OK},
         {"prompt", BYTES("\xa4\x01\x00\x00\x00"), LLM_INVALID}, {"prompt", BYTES("\x91\x01"), LLM_INVALID},
         {"prompt", BYTES("\xc6\xff\xff\xff\xfc\x01\x00\x00\x00"), LLM_INVALID},
-        {"prompt", BYTES("\xd6\x01\x01\x00\x00\x00"), LLM_INVALID}, /* an ext */
+        {"prompt", BYTES("\xd6\x01\x01\x00\x00\x00"), LLM_INVALID}, /* an ext value */
         {"max_tokens", BYTES("\xff"), LLM_INVALID}, {"max_tokens", BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
         {"sampling", BYTES("\x90"), LLM_INVALID}, {"sampling", BYTES("\xc0"), LLM_INVALID},
         {"sampling", BYTES("\xde\x00\x00"), LLM_OK}, {"sampling", BYTES("\xdf\xff\xff\xff\xff"), LLM_INVALID},
@@ -381,17 +382,17 @@ static void every_value_is_checked(void)
         {"constraint", BYTES("\xc4\x02{}"), LLM_OK}, {"constraint", BYTES("\xa2{}"), LLM_INVALID},
         {"dry_sequence_breakers", BYTES("\x91\xa1x"), LLM_OK}, {"dry_sequence_breakers", BYTES("\x91\x01"), LLM_INVALID},
         {"boundaries", BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_OK},
-        {"boundaries", BYTES("\xc4\x04\x02\x00\x00\x00"), LLM_INVALID}, /* more than the prompt */
+        {"boundaries", BYTES("\xc4\x04\x02\x00\x00\x00"), LLM_INVALID}, /* larger than the prompt */
         {"boundaries", BYTES("\xc4\x04\x00\x00\x00\x00"), LLM_INVALID},
         {"boundaries", BYTES("\xc4\x04\xff\xff\xff\xff"), LLM_INVALID},
         {"boundaries", BYTES("\xc4\x08\x01\x00\x00\x00\x01\x00\x00\x00"), LLM_INVALID},
         {"boundaries", BYTES("\xc4\x03\x01\x00\x00"), LLM_INVALID},
         {"parent", BYTES("\xa1p"), LLM_OK}, {"parent", BYTES("\xa1 "), LLM_INVALID},
-        {"n_head", BYTES("\x01"), LLM_OK}, {"n_head", BYTES("\x02"), LLM_INVALID}, /* more than the prompt */
+        {"n_head", BYTES("\x01"), LLM_OK}, {"n_head", BYTES("\x02"), LLM_INVALID}, /* larger than the prompt */
         {"n_head", BYTES("\xff"), LLM_INVALID}, {"n_head", BYTES("\xc0"), LLM_INVALID},
         {"n_logprobs", BYTES("\x14"), LLM_OK}, {"n_logprobs", BYTES("\x15"), LLM_INVALID},
         {"n_logprobs", BYTES("\xfe"), LLM_INVALID}, {"n_logprobs", BYTES("\xc3"), LLM_INVALID},
-        {"after", BYTES("\x06"), LLM_OK}, {"after", BYTES("\x07"), LLM_INVALID}, /* itself */
+        {"after", BYTES("\x06"), LLM_OK}, {"after", BYTES("\x07"), LLM_INVALID}, /* the request itself */
         {"after", BYTES("\xff"), LLM_INVALID},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -421,10 +422,10 @@ static void commands_about_a_session_need_its_name(void)
     }
     wire_command c;
     CHECK_INT(read_twisted(LLM_COMMAND_PAUSE, &(twist){.replaced = "paused", .value = BYTES("\x01")}, &c, NULL),
-              LLM_INVALID); /* 1 is not true */
+              LLM_INVALID); /* 1 is not accepted as true */
 }
 
-/* A string or bin of n bytes, or an array of n one-byte strings, in place of a value. */
+/* Reads a command in which the value is a string or bin of n bytes, or an array of n one-byte strings. */
 static int read_with_length(const char *name, char kind, size_t n)
 {
     static uint8_t payload[20000], encoded[20010];
@@ -469,7 +470,7 @@ static int read_sampling(const void *map, size_t n, wire_command *out, wire_refu
     return read_twisted(LLM_COMMAND_GENERATE, &t, out, refused);
 }
 
-/* One parameter, as a float or, if that is what it is, as an integer. */
+/* Reads a command with one sampling parameter, as a float or as an integer. */
 static int read_parameter(const char *name, bool is_float, double value, wire_refusal *refused)
 {
     uint8_t map[64];
@@ -485,7 +486,7 @@ static int read_parameter(const char *name, bool is_float, double value, wire_re
     return read_sampling(map, wire_size(&w), &c, refused);
 }
 
-/* Each parameter of the table, whatever is added to it, at the ends of its range and beyond. */
+/* Tests each parameter of the table at the ends of its range, and beyond them. */
 static void parameters_have_ranges(void)
 {
     llm_field f;
@@ -505,7 +506,7 @@ static void parameters_have_ranges(void)
         }
         CHECK_INT(read_parameter(f.name, true, NAN, &refused), LLM_INVALID);
         CHECK_INT(read_parameter(f.name, true, INFINITY, &refused), LLM_INVALID);
-        const double whole = f.most < 1 ? 0 : 1; /* as a float it is no count */
+        const double whole = f.most < 1 ? 0 : 1; /* a float is not accepted as an integer */
         CHECK_INT(read_parameter(f.name, true, whole, &refused), is_float ? LLM_OK : LLM_INVALID);
         CHECK_INT(f.is_needed, 0);
         CHECK((f.otherwise >= f.least && f.otherwise <= f.most));

@@ -41,7 +41,7 @@ static void every_number_has_its_own_word(void)
     check_vocabulary(LLM_KV_TYPES, 0, LLM_KV_TYPE_N);
 }
 
-/* Numbers are on the wire and in segments: a table that is reordered must fail here. */
+/* The numbers are part of the wire format and of the session table, so they must not change if a table is reordered. */
 static void known_numbers_keep_their_words(void)
 {
     CHECK_STR(llm_word(LLM_STATUSES, LLM_OK), "ok");
