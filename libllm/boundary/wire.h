@@ -153,8 +153,8 @@ typedef struct wire_finished {
 /* Each of the following functions writes a whole event. If the event does not fit, the function writes nothing, because
  * a reader would take a part of an event for another event. */
 
-/* The token details of a TEXT event. Each array has n members; logprobs and likeliest are used only if n_likeliest >=
- * 0. */
+/* The token details of a TEXT event. Each array has n members. logprobs and likeliest are used only if n_likeliest is
+ * not negative. */
 typedef struct wire_tokens {
     uint32_t n;
     int32_t n_likeliest; /* number of most likely tokens reported per token; -1: no log probabilities */

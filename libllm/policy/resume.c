@@ -102,9 +102,9 @@ static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool 
 }
 
 /* Returns the way that copies the donor (another branch) and restores the best checkpoint into the copy. If `donor` is
- * -1, nothing is copied, and the checkpoint is restored into the request's own branch. The first `attention` tokens of
- * the branch that gets the checkpoint equal the prompt's. With whole_only, the checkpoint holds the whole state, so it
- * needs no tokens of a branch. */
+ * -1, nothing is copied, and the checkpoint is restored into the request's own branch. The branch that gets the
+ * checkpoint begins with the first `attention` tokens of the prompt. With whole_only, the checkpoint holds the whole
+ * state, so it needs no tokens of a branch. */
 static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
     const int32_t i = best_checkpoint(in, attention, whole_only);

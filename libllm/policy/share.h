@@ -29,7 +29,7 @@ typedef struct share_holding {
      * bucket is empty */
     uint32_t bucket;
     uint32_t next;    /* 1 + index of the next account in the same hash bucket; 0: none */
-    uint32_t n_going; /* number of the owner's holdings that may still be given up */
+    uint32_t n_going; /* number of the owner's holdings that can still be given up */
     uint64_t held;
 } share_holding;
 

@@ -199,7 +199,7 @@ int table_unsave(branch_table *table, session_name label, uint64_t request);
 
 /* Fill a branch from the result of table_load. table_become gives the branch the loaded tokens and parks it.
  * table_become_warm then gives the branch the loaded state, if any. The branch must be open, idle and empty. The caller
- * may write the branch file between the two calls. */
+ * can write the branch file between the two calls. */
 void table_become(branch_table *table, branch *b, const store_job *from);
 void table_become_warm(branch_table *table, branch *b, store_job *from);
 

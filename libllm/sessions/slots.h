@@ -150,7 +150,7 @@ bool table_has_free_slot(const branch_table *table, const branch *b);
  * free. */
 bool table_has_in_flight(const branch_table *table);
 
-/* Whether a slot may become free without a command of a client. True if a generation uses or awaits another branch that
+/* Whether a slot can become free without a command of a client. True if a generation uses or awaits another branch that
  * has a slot. Also true if a state is on its way to or from the disk. Only slots for the kind of `b` count, named or
  * scratch. With any_kind, all slots count. */
 bool table_is_in_progress(const branch_table *table, const branch *b, bool any_kind);

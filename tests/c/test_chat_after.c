@@ -22,7 +22,7 @@
 typedef struct prompter {
     fake_model model;
     chat *chat;
-    llm_prompt prompt; /* of the last rendering */
+    llm_prompt prompt; /* of the latest rendering */
     int status;
 } prompter;
 

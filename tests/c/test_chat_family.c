@@ -20,7 +20,7 @@
 typedef struct prompter {
     fake_model model;
     chat *chat;
-    llm_prompt prompt; /* of the last rendering */
+    llm_prompt prompt; /* of the latest rendering */
     char error[256];
 } prompter;
 

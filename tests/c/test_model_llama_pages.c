@@ -9,7 +9,7 @@
 #define IS_SANITIZED
 #endif
 
-enum { LONG_CTX = 4096, LONG_TEXT = 3072, SLACK_KIB = 256 /* of a set, a map and the allocator, not of cells */ };
+enum { LONG_CTX = 4096, LONG_TEXT = 3072, SLACK_KIB = 256 /* of memory that does not belong to cells */ };
 
 /* Returns the anonymous memory of mappings without a reservation, as llama.cpp's buffers are. A sanitizer's mappings
  * are like this, too, but are excluded from core dumps, so they do not count. */
