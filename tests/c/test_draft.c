@@ -1,4 +1,4 @@
-/* The text that a session repeats is found (lookup.h), and drafts are verified only where they pay (draft.h). */
+/* Tests lookup.h: a repeated text is found. Tests draft.h: drafts are verified only if they save time. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -258,7 +258,7 @@ static void rates_follow_what_happens(void)
     }
     CHECK(draft_rate(&rates, draft_class_of_match(4)) > 0.85 && first < 0.3);
     CHECK(draft_rate(&rates, draft_class_of_match(30)) < 0.1);
-    CHECK(draft_rate(&rates, draft_class_of_match(7)) > first); /* not tried: still assumed */
+    CHECK(draft_rate(&rates, draft_class_of_match(7)) > first); /* no match of this length was tried */
 }
 
 /* Guesses that are never right cost a limited time, and guesses that save more than they cost are always allowed. */
