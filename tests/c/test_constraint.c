@@ -412,7 +412,7 @@ static void what_is_not_lark_is_refused(void)
         {"start \"x\"", ": is expected"},
         {"start: \"\\q\"", "no escape \\q"},
         {"start: \"b\"..\"a\"", "a range"},
-        {"start: \"a\"~3..2", "at most"},
+        {"start: \"a\"~3..2", "maximum"},
         {"%nonsense x", "no %nonsense"},
         {"start: &", "not expected: &"},
         {"start: \"x\"\n%ignore \" \"", "%ignore"},
