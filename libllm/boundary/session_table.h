@@ -15,8 +15,9 @@ typedef struct session_table session_table;
 
 /* Creates the table in a new shared-memory segment of this name, or in private memory if `name` is NULL. No segment of
  * the name may exist. The daemon uses random names. Thus no other process can create a segment of the name first. Also
- * removes segments that dead daemons of this user have left, if they are incomplete or were not used for a week. posix_fallocate
- * allocates all memory when the segment is created. Thus a full tmpfs is an error here and not a SIGBUS later. */
+ * removes segments that dead daemons of this user have left, if they are incomplete or were not used for a week.
+ * posix_fallocate allocates all memory when the segment is created. Thus a full tmpfs is an error here and not a SIGBUS
+ * later. */
 int session_table_open(const char *name, uint32_t n_entries, uint32_t n_ctx, const char *model, const char *fingerprint,
                        session_table **out, char *error, size_t error_bytes);
 void session_table_close(session_table *p); /* unmaps and unlinks the segment; NULL is allowed */
