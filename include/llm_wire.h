@@ -94,10 +94,10 @@ extern "C" {
  * has not changed the session's name. A second change of the same pin or name waits for the result of the first.
  *
  * Suppose that the files of a reset, closed or replaced session cannot be removed. The session is then gone from the
- * engine, but may come back from its files at the next start. An orderly stop tries again to remove the files. The
- * client can also send the same command again, even a CLOSE of a session that is already closed. LLM_OVERLOADED means
- * that too many commands wait for the disk. The refused command had no effect. RESET and CLOSE never fail with
- * LLM_OVERLOADED.
+ * engine, but the next start can find its files and open the session again. An orderly stop tries again to remove the
+ * files. The client can also send the same command again, even a CLOSE of a session that is already closed.
+ * LLM_OVERLOADED means that too many commands wait for the disk. The refused command had no effect. RESET and CLOSE
+ * never fail with LLM_OVERLOADED.
  *
  * If a session has no usable state, SAVE saves only its tokens. These tokens are prefilled when the session is used
  * after a LOAD. Errors of single commands:

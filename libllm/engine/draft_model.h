@@ -3,9 +3,9 @@
  * (2023), describe the method. Here a guess counts only if the sampler of the engine's model picks the same token.
  * Owned by the decode thread.
  *
- * The draft model has one sequence. It holds only the last tokens of one branch, and is made anew when it is needed for
- * another branch. So its state belongs to no session: it is neither parked nor saved nor forked. A wrong or missing
- * token in the sequence only makes guesses worse.
+ * The draft model has one sequence. It holds only the last tokens of one branch. Before a guess for another branch, it
+ * is emptied and filled again. So its state belongs to no session: it is neither parked nor saved nor forked. A wrong
+ * or missing token in the sequence only makes guesses worse.
  *
  * The draft model takes time even if its guesses are wrong. A credit limits this time (draft.h). */
 #ifndef LLM_DRAFT_MODEL_H

@@ -230,7 +230,8 @@ static state_on_disk best_on_disk(branch_table *table, const branch *b, const br
 }
 
 /* Returns how many of the prompt's tokens the branch `b` itself provides, without a copy. Most prompts continue their
- * branch. For these prompts, this number alone shows that no state on disk would save time. */
+ * branch. For these prompts, this number is enough to decide that reading a state from disk would not be
+ * faster. */
 static uint32_t n_in_place(const branch *b, const branch_prompt *prompt)
 {
     if (b->record.state == LLM_STATE_TORN) {
