@@ -143,11 +143,11 @@ typedef struct llm_engine_options {
      * as many prompt tokens as fit into the gap, but at least 16. */
     uint32_t gap_ms_target;
     uint32_t n_owners; /* number of owners that share the engine (llm_engine_set_owners). 0 counts as 1 */
-    /* With nonzero, an answer from reused state equals the answer after a full prefill exactly, not only up to
+    /* If nonzero, an answer from reused state equals the answer after a full prefill exactly, not only up to
      * rounding. For this, nothing runs on a GPU, each sequence has its own KV stream, flash attention is off, and a
      * sliding window has a cell for each position. */
     uint32_t exact;
-    /* With nonzero, no model call verifies drafts. Drafts make answers faster, and never change them: see
+    /* Nonzero turns drafts off: no model call verifies any. Drafts make answers faster, and never change them: see
      * drafting.h. */
     uint32_t no_drafts;
     /* A smaller model with the same vocabulary, which guesses drafts while one request decodes, or NULL. LLM_INVALID if
@@ -342,8 +342,8 @@ typedef struct llm_prompt {
     /* Tokens of the prompt's head. The head is the leading system messages and the tools, which many conversations
      * share. 0 means that the prompt has no head, or that the end of the head is not known. */
     size_t n_head;
-    /* Nonzero means that `tokens` begins after the assistant message that `after` in the request names. All counts of
-     * tokens then start at the end of this message. */
+    /* Nonzero means that `tokens` begins after an assistant message: the one whose index the request gave in `after`.
+     * All counts of tokens then start at the end of this message. */
     uint32_t is_after;
     /* Input of llm_answer_parser_open for the answer to this prompt. 0 bytes mean that the answer is plain text.
      * Owned. */

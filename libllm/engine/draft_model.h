@@ -65,7 +65,7 @@ typedef struct draft_model_task {
 
 /* Guesses which tokens follow task->next. Writes them to `out`, and how sure the model was (draft.h) to `classes`. Both
  * have DRAFT_TOKENS_MAX elements. Returns the number of tokens, or 0 if the credit does not suffice or a call failed.
- * `rates` has the rates of earlier guesses. */
+ * `rates` says how often earlier guesses were right. */
 uint32_t draft_model_guess(draft_model *d, const draft_model_task *task, const draft_rates *rates, int32_t *out,
                            uint8_t *classes);
 

@@ -59,7 +59,7 @@ double draft_expected(const draft_rates *rates, const uint8_t *classes, uint32_t
     return sum;
 }
 
-/* Returns the size whose cost is nearest to the cost of n_drafts tokens. */
+/* Returns the index of the draft size in SIZE that is nearest to n_drafts tokens. */
 static uint32_t size_of(uint32_t n_drafts)
 {
     uint32_t s = 0;

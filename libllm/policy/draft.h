@@ -67,10 +67,10 @@ typedef struct draft_candidate {
 void draft_plan(const draft_candidate *candidates, uint32_t n, uint32_t n_max, const draft_costs *costs,
                 uint32_t *n_drafts);
 
-/* The time that guesses of a draft model may cost, in steps without drafts. A guess takes time before it is known to be
- * right. The credit pays for this time. The steps that a right guess saves are added, and each step without a guess
- * adds 0.01. So guesses that are never right take about one percent of the time, after the credit of the beginning is
- * spent. */
+/* The time that guesses of a draft model may cost. Its unit is the time of one step without drafts. A guess takes time
+ * before it is known to be right. The credit pays for this time. The steps that a right guess saves are added, and each
+ * step without a guess adds 0.01. So guesses that are never right take about one percent of the time, after the credit
+ * of the beginning is spent. */
 enum { DRAFT_CREDIT_MAX = 8 };
 
 typedef struct draft_credit {

@@ -42,9 +42,9 @@ typedef struct share_claim {
 
 /* Chooses which holding is given up, for example which slot. Returns its index, or n if no holding may go. First
  * chooses the owner who exceeds an equal part of the limit most. Then chooses that owner's holding with the smallest
- * order. If no owner exceeds an equal part, chooses the holding with the smallest order of all. Exception: if
- * claim->is_lost, and the asker already has an equal part, no other owner loses its last holding that may be given up.
- * Takes time in proportion to n. */
+ * order. If no owner exceeds an equal part, chooses the holding with the smallest order of all. Exception: suppose
+ * that claim->is_lost is set, and that the asker has an equal part or more. Then every other owner keeps at least one
+ * of the holdings that could be given up. Takes time in proportion to n. */
 uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 /* To choose several holdings before any of them is given up, call share_add_up once, and then share_next_victim for
