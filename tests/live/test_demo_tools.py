@@ -64,7 +64,7 @@ def test_a_stream(client: openai.OpenAI) -> None:
         kinds = [event.type for event in stream]
         answer = stream.get_final_completion()
     assert kinds.count("tool_calls.function.arguments.done") == 1
-    assert kinds.count("tool_calls.function.arguments.delta") > 1
+    assert kinds.count("tool_calls.function.arguments.delta") >= 1  # drafts can bring all arguments in one step
     [choice] = answer.choices
     assert choice.finish_reason == "tool_calls" and choice.message.tool_calls
     assert choice.message.tool_calls[0].function.parsed_arguments == Weather(city="Paris")
