@@ -8,12 +8,14 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from tools.tiny_models import tokenizer, writer
+from tools.tiny_models import copying, tokenizer, writer
 from tools.tiny_models.__main__ import main, make
 from tools.tiny_models.catalog import BENCH, RECIPES, TINY, TINY_ENCODERS, Recipe
-from tools.tiny_models.plan import Matrix, Plan
+from tools.tiny_models.dense import ROPE_BASE
+from tools.tiny_models.plan import FloatArray, Matrix, Plan
 from tools.tiny_models.vocabularies import VOCABULARIES
 from tools.tiny_models.weights import BLOCK_ROWS, DRAWN_ENTRIES_MAX, rows, stored
 
@@ -209,6 +211,23 @@ def test_only_readable_tokens_are_printable() -> None:
     assert not printable[tokenizer.byte_letters()[0xC3]]
 
 
+def test_a_text_is_encoded_with_the_merges_in_their_order() -> None:
+    words = tokenizer.trained("low low low lower", 3)
+    assert [words.tokens[id] for id in words.encode("low flow")] == ["low", "Ġ", "f", "low"]
+    text = tokenizer.CORPUS_PATH.read_text()
+    built = tokenizer.build()
+    assert built.decode(built.encode(text)) == text
+    assert len(built.encode(text)) < len(text) / 2
+
+
+def test_no_text_is_split_into_added_tokens() -> None:
+    words = tokenizer.trained("low low low lower", 3, ["flow", "low"])
+    assert [words.tokens[id] for id in words.encode("flow")] == ["f", "low"]
+    assert words.tokens.count("low") == 1
+    assert words.decode([words.id_of("flow")]) == "flow"
+    assert words.types[words.id_of("flow")] == tokenizer.TOKEN_NORMAL
+
+
 def test_padding_adds_unused_tokens_only() -> None:
     words = tokenizer.build()
     padded = words.padded(tokenizer.N_VOCAB + 5)
@@ -242,10 +261,42 @@ def test_rows_that_are_not_drawn_are_zero_but_for_the_first_column() -> None:
     assert (values[:3, 1:] != 0).all()
 
 
+def test_drawn_rows_can_be_given() -> None:
+    column, first = np.arange(8, dtype=np.float32), np.ones((3, 32), dtype=np.float32)
+    values = stored(Matrix("few.weight", 8, 32, 0, column, rows_drawn=first), "test", quantized=False)
+    assert (values[:, 0] == column).all()
+    assert (values[:3, 1:] == 1).all()
+    assert (values[3:, 1:] == 0).all()
+
+
+def test_a_token_attends_to_the_one_at_the_distance() -> None:
+    query, key = copying.peaked_at(copying.DISTANCE, 128)
+    frequencies = ROPE_BASE ** (-np.arange(0, 128, 2) / 128)
+
+    def rotated(vector: FloatArray, position: npt.NDArray[np.int_]) -> npt.NDArray[np.complex128]:
+        return (vector[:64] + 1j * vector[64:]) * np.exp(1j * np.multiply.outer(position, frequencies))
+
+    n = copying.DISTANCE + 500
+    scores = (rotated(query, np.array(n)) * rotated(key, np.arange(n + 1)).conj()).real.sum(axis=1) / np.sqrt(128)
+    assert scores.argmax() == n - copying.DISTANCE
+    assert np.sort(scores)[-1] - np.sort(scores)[-2] > 10
+
+
+def test_the_model_that_edits_replaces_tokens_of_its_file() -> None:
+    words = copying.vocabulary()
+    file = words.encode(copying.FILE_PATH.read_text())
+    replaced = copying.edits(words)
+    assert len(replaced) == len(copying.EDITS)
+    assert set(replaced) <= set(file)
+    assert 0.02 < sum(token in replaced for token in file) / len(file) < 0.05
+    assert copying.FILE_PATH.read_text().count("\n") == 300
+
+
 PROMISED_PARAMETERS = {
     "bench-small": 28e6,
     "bench-long": 28e6,
     "bench-dense": 0.6e9,
+    "bench-edit": 0.6e9,
     "bench-experts": 1.4e9,
     "bench-hybrid": 0.75e9,
 }
@@ -254,7 +305,7 @@ PROMISED_PARAMETERS = {
 @pytest.mark.parametrize("recipe", BENCH, ids=lambda recipe: recipe.name)
 def test_bench_plans_have_the_promised_number_of_parameters(recipe: Recipe) -> None:
     promised = PROMISED_PARAMETERS[recipe.name]
-    plan = recipe.plan(tokenizer.build().padded(recipe.n_vocab))
+    plan = recipe.plan(recipe.words())
     n_parameters = sum(
         tensor.n_rows * tensor.n_cols if isinstance(tensor, Matrix) else tensor.values.size for tensor in plan.tensors
     )

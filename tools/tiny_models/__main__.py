@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import encoder, tokenizer, writer
+from . import encoder, writer
 from .catalog import BENCH, RECIPES, TINY, TINY_ENCODERS, Recipe
 from .encoder import Encoder
 from .vocabularies import VOCABULARIES, word_pieces
@@ -18,7 +18,7 @@ def make(recipe: Recipe, out: Path) -> Path:
         _report(recipe, path, "up to date")
         return path
     start = time.monotonic()
-    words = tokenizer.build().padded(recipe.n_vocab)
+    words = recipe.words()
     writer.write(path, recipe.name, recipe.plan(words), words, recipe.quantized)
     _report(recipe, path, f"made in {time.monotonic() - start:.1f} s")
     return path
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the models to make; without a name all tiny-* models and the vocab-* files",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where NAME.gguf is written")
-    parser.add_argument("--bench", action="store_true", help="make the bench-* models too (3 GB)")
+    parser.add_argument("--bench", action="store_true", help="make the bench-* models too (4 GB)")
     return parser
 
 

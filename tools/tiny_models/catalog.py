@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import dense, granite, hybrid, latent, recurrent, shortconv, sparse, window
+from . import copying, dense, granite, hybrid, latent, recurrent, shortconv, sparse, window
 from .dense import Dense
 from .encoder import Encoder
 from .granite import Granite
@@ -14,7 +14,7 @@ from .plan import Plan
 from .recurrent import Recurrent
 from .shortconv import ShortConv
 from .sparse import Blocks, Sparse
-from .tokenizer import N_VOCAB, Tokenizer
+from .tokenizer import N_VOCAB, Tokenizer, build
 from .window import Window
 
 
@@ -25,6 +25,10 @@ class Recipe:
     plan: Callable[[Tokenizer], Plan]
     quantized: bool = False
     n_vocab: int = N_VOCAB
+    vocabulary: Callable[[], Tokenizer] = build
+
+    def words(self) -> Tokenizer:
+        return self.vocabulary().padded(self.n_vocab)
 
 
 TINY_HEADS = Heads(n=2, n_kv=1, size=64)
@@ -188,6 +192,14 @@ BENCH: tuple[Recipe, ...] = (
         lambda t: long(dense.plan(BENCH_DENSE, "bench-dense", t)),
         quantized=True,
         n_vocab=151_936,
+    ),
+    Recipe(
+        "bench-edit",
+        "bench-dense that answers with a file of its prompt and changes some tokens of it",
+        lambda t: long(copying.plan(BENCH_DENSE, "bench-edit", t)),
+        quantized=True,
+        n_vocab=151_936,
+        vocabulary=copying.vocabulary,
     ),
     Recipe(
         "bench-experts",

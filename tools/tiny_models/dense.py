@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from .layers import Experts, Heads, Stream, attention, embedding, feed_forward, output, tied_embedding, tied_stream
-from .plan import Plan, Tensor, ones
+from .plan import Metadata, Plan, Tensor, ones
 from .tokenizer import Tokenizer
+
+ROPE_BASE = 1e6
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,19 @@ def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
         tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
     for layer in range(shape.n_layers):
         tensors += _layer(shape, stream, f"blk.{layer}", seed)
-    metadata = {
+    return Plan("qwen3" if shape.experts is None else "qwen3moe", seed, n_vocab, metadata(shape), tensors)
+
+
+def metadata(shape: Dense) -> Metadata:
+    return {
         "block_count": shape.n_layers,
         "embedding_length": shape.n_embd,
         "feed_forward_length": shape.n_ff,
-        "rope.freq_base": 1e6,
+        "rope.freq_base": ROPE_BASE,
         **({} if shape.pooling is None else {"pooling_type": shape.pooling}),
         **({} if shape.experts is None else shape.experts.metadata(shape.n_ff)),
         **shape.heads.metadata(),
     }
-    return Plan("qwen3" if shape.experts is None else "qwen3moe", seed, n_vocab, metadata, tensors)
 
 
 def _layer(shape: Dense, stream: Stream, prefix: str, seed: str) -> list[Tensor]:

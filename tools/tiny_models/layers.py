@@ -98,12 +98,12 @@ class Heads:
         }
 
 
-def attention(stream: Stream, prefix: str, heads: Heads, query_gain: float = 1.0) -> list[Tensor]:
+def attention(stream: Stream, prefix: str, heads: Heads, query_gain: float = 1.0, share: float = 1.0) -> list[Tensor]:
     return [
         stream.out_of(f"{prefix}.attn_q", heads.n * heads.size * heads.query_parts, query_gain),
         stream.out_of(f"{prefix}.attn_k", heads.n_kv * heads.size, query_gain),
         stream.out_of(f"{prefix}.attn_v", heads.n_kv * heads.size),
-        stream.into(f"{prefix}.attn_output", heads.n * heads.size, share=1.0),
+        stream.into(f"{prefix}.attn_output", heads.n * heads.size, share),
     ]
 
 

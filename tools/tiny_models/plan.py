@@ -28,6 +28,7 @@ class Matrix:
 
     first_column replaces column 0, the one that reads the constant channel (see layers.py).
     Rows from n_rows_drawn on are zero but for that column. Experts' matrices lie one below the other.
+    If rows_drawn is set, it has the first rows, in place of random ones, and all rows after them are zero.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Matrix:
     silent_first_row: bool = False
     n_rows_drawn: int | None = None
     n_experts: int | None = None
+    rows_drawn: FloatArray | None = None
 
 
 Tensor = Vector | Matrix

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -65,6 +65,18 @@ class Tokenizer:
         unused = tuple(f"<|unused_{index}|>" for index in range(n_unused))
         return Tokenizer(self.tokens + unused, self.types + (TOKEN_UNUSED,) * n_unused, self.merges, self.chat_template)
 
+    def encode(self, text: str) -> list[int]:
+        """Returns the tokens of a text without special tokens."""
+        ids = {token: id for id, token in enumerate(self.tokens)}
+        ranks = {merge: rank for rank, merge in enumerate(self.merges)}
+        words = {word: _split(word, ranks) for word in set(WORD.findall(text))}
+        return [ids[part] for word in WORD.findall(text) for part in words[word]]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of tokens that are neither special nor unused."""
+        letters = {letter: byte for byte, letter in enumerate(byte_letters())}
+        return bytes(letters[letter] for id in ids for letter in self.tokens[id]).decode()
+
 
 @cache
 def byte_letters() -> tuple[str, ...]:
@@ -77,10 +89,16 @@ def byte_letters() -> tuple[str, ...]:
 @cache
 def build() -> Tokenizer:
     """Train on the corpus. About a second; the same result every time."""
+    return trained(CORPUS_PATH.read_text(encoding="utf-8"), N_MERGES)
+
+
+def trained(text: str, n_merges: int, added: Sequence[str] = ()) -> Tokenizer:
+    """Train on a text. No text is split into the added tokens, but a model can answer with them."""
     letters = byte_letters()
-    merges = train(CORPUS_PATH.read_text(encoding="utf-8"), N_MERGES)
-    tokens = (*letters, *(left + right for left, right in merges), *(token for token, _ in SPECIALS))
-    types = (TOKEN_NORMAL,) * (256 + len(merges)) + tuple(kind for _, kind in SPECIALS)
+    merges = train(text, n_merges)
+    plain = tuple(dict.fromkeys((*letters, *(left + right for left, right in merges), *added)))
+    tokens = (*plain, *(token for token, _ in SPECIALS))
+    types = (TOKEN_NORMAL,) * len(plain) + tuple(kind for _, kind in SPECIALS)
     spelled = tuple(f"{left} {right}" for left, right in merges)
     return Tokenizer(tokens, types, spelled, TEMPLATE_PATH.read_text(encoding="utf-8").rstrip("\n"))
 
@@ -102,6 +120,15 @@ def train(text: str, n_merges: int) -> list[Pair]:
         seen.add("".join(best))
         words = [(_merged(word, best), count) for word, count in words]
     return merges
+
+
+def _split(word: str, ranks: dict[str, int]) -> tuple[str, ...]:
+    """Returns the tokens of a word: applies the merges in their order, as the training has found them."""
+    letters = byte_letters()
+    parts = tuple(letters[byte] for byte in word.encode())
+    while pairs := [pair for pair in pairwise(parts) if " ".join(pair) in ranks]:
+        parts = _merged(parts, min(pairs, key=lambda pair: ranks[" ".join(pair)]))
+    return parts
 
 
 def _merged(word: tuple[str, ...], pair: Pair) -> tuple[str, ...]:

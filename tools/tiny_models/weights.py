@@ -56,7 +56,10 @@ def rows(matrix: Matrix, seed: str) -> Iterator[FloatArray]:
         end = min(start + chunk_rows, matrix.n_rows)
         chunk = np.zeros((end - start, matrix.n_cols), dtype=np.float32)
         n_random = min(max(n_drawn - start, 0), end - start)
-        if n_random:
+        if matrix.rows_drawn is not None:
+            drawn = matrix.rows_drawn[start:end]
+            chunk[: len(drawn)] = drawn
+        elif n_random:
             chunk[:n_random] = _random_rows(rng, n_random, n_drawn, matrix.n_cols) * scale
         if matrix.first_column is not None:
             chunk[:, 0] = matrix.first_column[start:end]
