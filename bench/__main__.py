@@ -29,6 +29,7 @@ NAMES = (
     "restart",
     "heads",
     "drafts",
+    "edit",
     "picking",
     "weights",
     "limits",

@@ -13,7 +13,7 @@ from . import peer
 ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "build" / "models"
 HELP = (
-    "bench-small, -long, -dense, -hybrid, -experts, one of these with -q4, tiny-*, a GGUF file, or sim:CLASS "
+    "bench-small, -long, -dense, -edit, -hybrid, -experts, one of these with -q4, tiny-*, a GGUF file, or sim:CLASS "
     "(%(default)s)"
 )
 Q4 = "-q4"

@@ -16,9 +16,11 @@ from bench import day, kept, machine, peer, streams
 from bench.__main__ import NAMES, parser, scenario, usage
 from bench.arrival import gaps_from
 from bench.daemon import clean_environment
+from bench.edit import rewriting
 from bench.many import traffic
 from bench.report import OURS, RATIO, Figure, Report, ratios_of
 from bench.streams import ROOT, Request, Run, body
+from tools.tiny_models import copying, tokenizer
 
 # --- the command -----------------------------------------------------------------------------------------------------
 
@@ -40,6 +42,21 @@ def test_a_server_starts_in_the_environment_of_a_shell(monkeypatch: pytest.Monke
     names = ("GOMP_SPINCOUNT", "LLMD_MODEL", "OMP_NUM_THREADS", "LLMD_LIBLLM_VARIANT")
     environment = clean_environment()
     assert {name for name in names if name in environment} == {"OMP_NUM_THREADS", "LLMD_LIBLLM_VARIANT"}
+
+
+# --- an edited file --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [0, 1000, 3000])
+def test_the_file_of_a_prompt_begins_at_the_distance_that_the_model_copies_from(first: int) -> None:
+    made = rewriting(first)
+    words = copying.vocabulary()
+    begin = len(made.prompt) - 1 - copying.DISTANCE
+    file = made.prompt[begin : begin + len(made.answer)]
+    assert sorted(file) == sorted(words.encode(copying.FILE_PATH.read_text()))
+    replaced = copying.edits(words)
+    assert made.answer == [replaced.get(token, token) for token in file]
+    assert words.types[made.prompt[-1]] == tokenizer.TOKEN_NORMAL  # a special token looks elsewhere
 
 
 # --- the peer --------------------------------------------------------------------------------------------------------
